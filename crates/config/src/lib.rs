@@ -1,0 +1,1 @@
+//! Reading TOML: spans, sizes, durations, addresses and diagnostics.

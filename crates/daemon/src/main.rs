@@ -1,0 +1,3 @@
+//! The `drover` program.
+
+fn main() {}

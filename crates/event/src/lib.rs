@@ -1,0 +1,1 @@
+//! The engine of one worker: loop, backends, slots, timers, posted queues, accept, tasks and streams.

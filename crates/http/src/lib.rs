@@ -1,0 +1,1 @@
+//! HTTP as a service on the event core: codec, exchange, router and handlers.

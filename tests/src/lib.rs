@@ -1,0 +1,1 @@
+//! What the black-box tests share: starting a daemon in a directory of its own and talking to it.
