@@ -1,1 +1,6 @@
 //! HTTP as a service on the event core: codec, exchange, router and handlers.
+
+pub(crate) mod h1;
+pub(crate) mod path;
+
+pub use h1::rule::{Refusal, Rule};
