@@ -2,5 +2,8 @@
 
 pub(crate) mod h1;
 pub(crate) mod path;
+mod text;
+mod variables;
 
 pub use h1::rule::{Refusal, Rule};
+pub use variables::{Template, TemplateError, variable_names};
