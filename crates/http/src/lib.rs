@@ -1,8 +1,12 @@
 //! HTTP as a service on the event core: codec, exchange, router and handlers.
 
+mod conditional;
 pub(crate) mod h1;
 pub(crate) mod path;
+mod response;
+mod router;
 mod text;
+mod types;
 mod variables;
 
 pub use h1::rule::{Refusal, Rule};
