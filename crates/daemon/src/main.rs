@@ -1,3 +1,5 @@
 //! The `drover` program.
 
+mod config;
+
 fn main() {}

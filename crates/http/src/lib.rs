@@ -1,6 +1,7 @@
 //! HTTP as a service on the event core: codec, exchange, router and handlers.
 
 mod conditional;
+pub mod config;
 pub(crate) mod h1;
 pub(crate) mod path;
 mod response;
