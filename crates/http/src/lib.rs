@@ -1,8 +1,10 @@
 //! HTTP as a service on the event core: codec, exchange, router and handlers.
 
+mod access_log;
 mod conditional;
 pub mod config;
 pub(crate) mod h1;
+mod open;
 pub(crate) mod path;
 mod response;
 mod router;
