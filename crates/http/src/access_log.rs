@@ -162,7 +162,7 @@ impl LocalTime {
 
     fn update(&mut self, second: i64) {
         // Only years far from ours have no timestamp.
-        let time = Timestamp::from_second(second).unwrap_or_default().to_zoned(self.zone.clone());
+        let time = Timestamp::from_second(second).unwrap_or_default().to_zoned_datetime(self.zone.clone());
         self.common = time.strftime("%d/%b/%Y:%H:%M:%S %z").to_string();
         self.iso8601 = time.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
         self.second = Some(second);
