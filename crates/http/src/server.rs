@@ -114,6 +114,7 @@ pub(crate) struct WorkerState {
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Vec<RefCell<Log>>,
+    #[expect(clippy::vec_box, reason = "it moves between here and connections, which hold it boxed")]
     spare: RefCell<Vec<Box<Work>>>,
 }
 

@@ -17,13 +17,13 @@ use crate::path;
 
 /// Bounds on a head.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Bytes of the whole head, request line and empty lines included.
-    pub size: usize,
+    pub(crate) size: usize,
     /// Number of fields.
-    pub max_headers: usize,
+    pub(crate) max_headers: usize,
     /// Keep fields with `_` or `.` in their names instead of dropping them.
-    pub keep_odd_names: bool,
+    pub(crate) keep_odd_names: bool,
 }
 
 /// A range of the head's bytes.
@@ -314,11 +314,6 @@ impl Head {
     #[inline]
     pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {
         if self.target.plain { self.target.path.of(head) } else { &self.decoded_path }
-    }
-
-    /// The first field of a known name.
-    pub(crate) fn field<'a>(&self, head: &'a [u8], id: Name) -> Option<&'a [u8]> {
-        self.fields.iter().find(|field| field.id == id).map(|field| field.value.of(head))
     }
 }
 

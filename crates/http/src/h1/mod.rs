@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod head;
 pub(crate) mod name;
-pub mod rule;
+pub(crate) mod rule;
 mod scan;
 pub(crate) mod target;
 pub(crate) mod work;

@@ -226,8 +226,7 @@ impl Work {
             && (head.is_http11 || head.keep_alive)
             && on.requests < plan.keepalive_requests
             && !plan.timeouts.keepalive.is_zero()
-            && head.target.form != Form::Authority
-            && !on.is_last();
+            && head.target.form != Form::Authority;
         self.fate = match (stays, head.is_http11) {
             (true, true) => Fate::Keep,
             (true, false) => Fate::KeepTold,
@@ -291,6 +290,11 @@ impl Work {
         {
             self.delayed = true;
             return Some(Step::Delay(delay));
+        }
+        // Only now: the worker may have begun to drain while a body or a delay was waited for.
+        if self.fate != Fate::Close && on.is_last() {
+            self.fate = Fate::Close;
+            self.unread = true;
         }
         let before = self.output.len();
         let answer = {
