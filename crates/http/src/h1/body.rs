@@ -198,7 +198,9 @@ mod tests {
         Ok(sum)
     }
 
-    const CHUNKED: &[(&[u8], Result<Progress, (Rule, usize)>)] = &[
+    type Want = Result<Progress, (Rule, usize)>;
+
+    const CHUNKED: &[(&[u8], Want)] = &[
         (b"0\r\n\r\nGET", Ok(Progress { taken: 5, done: true })),
         (b"5\r\nhello\r\n0\r\n\r\n", Ok(Progress { taken: 15, done: true })),
         (b"A;x=y\r\n0123456789\r\n00\r\n\r\n", Ok(Progress { taken: 25, done: true })),
