@@ -20,6 +20,7 @@ use drover_sys::socket;
 use nix::errno::Errno;
 use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, shutdown};
+use tracing::error;
 
 use crate::clock::Millis;
 use crate::connection::{Asked, Connection, Holder, Idle, PeerAddress, Phase};
@@ -373,6 +374,7 @@ impl Future for Readiness<'_> {
             Direction::Write => readiness::handle_write_event(state, slot),
         };
         if let Err(error) = armed {
+            error!(connection = state.slots[slot].number, "watching a connection: {error}");
             return Poll::Ready(Err(error.into()));
         }
         state.events[event].flags.set(Flags::WAITING);

@@ -1,6 +1,8 @@
 //! What the tests of the loop share: a scripted worker, services made of closures, a log.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of this module")]
 
+pub mod backends;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
