@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
+use crate::accept::balanced::Balance;
 use crate::accept::gate::Gate;
 use crate::accept::mutex::AcceptMutex;
 use crate::backend::{Backend, BackendKind, Kind};
@@ -77,6 +78,9 @@ pub struct Shared {
     pub stats: Stats,
     /// The lock behind the `mutex` strategy; without it such listeners fall back to `shared`.
     pub mutex: Option<AcceptMutex>,
+    /// The workers among which `balanced` listeners balance; without it such listeners fall back to
+    /// `shared`.
+    pub balance: Option<Balance>,
     /// An eventfd made before the fork, by which other processes can wake this worker; without it
     /// the worker makes its own.
     pub notifier: Option<OwnedFd>,
@@ -141,7 +145,7 @@ impl Core {
             kind: backend.kind(),
             backend,
             listeners: Vec::new(),
-            gate: Gate::new(shared.mutex),
+            gate: Gate::new(shared.mutex, shared.balance),
             open: 0,
             draining: false,
             moved: 0,

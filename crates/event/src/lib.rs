@@ -20,6 +20,7 @@ mod timer;
 mod token;
 mod worker;
 
+pub use accept::balanced::{Balance, BalancePeer};
 pub use accept::mutex::AcceptMutex;
 pub use backend::BackendKind;
 pub use buffer::Buffer;

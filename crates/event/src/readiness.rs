@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use tracing::{debug, error};
 
+use crate::accept::balanced;
 use crate::backend::{Mode, Registration, Report};
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
@@ -132,6 +133,7 @@ impl Core {
         if !self.state().kind.edge {
             notifier.reset();
         }
+        balanced::answer(self, &mut self.state());
         notifier.take_woken().into_iter().for_each(|token| self.wake(token));
     }
 }

@@ -56,8 +56,12 @@ impl Scripted {
         let words = Rc::new(SharedWords::anonymous(1).expect("memory"));
         let mutex = AcceptMutex::new(words, 0, 77);
         let script = Script::new();
-        let shared =
-            Shared { stats: Stats::private().expect("memory"), mutex: Some(mutex.clone()), notifier: None };
+        let shared = Shared {
+            stats: Stats::private().expect("memory"),
+            mutex: Some(mutex.clone()),
+            balance: None,
+            notifier: None,
+        };
         let worker = Worker::scripted(settings, shared, &script).expect("worker");
         Self { worker, script, mutex }
     }
