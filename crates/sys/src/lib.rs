@@ -6,5 +6,8 @@
 
 pub mod epoll;
 pub mod memory;
+pub mod poll;
+pub mod select;
 pub mod socket;
+mod time;
 pub mod waker;
