@@ -8,6 +8,7 @@ use toml::de::DeTable;
 
 use crate::finding::Findings;
 use crate::node::{Entries, Entry, Kind, Node, merge};
+use crate::output::quoted;
 use crate::place::{MAX_FILE_SIZE, Place};
 use crate::reader::Reader;
 use crate::schema::{Index, Table};
@@ -18,8 +19,9 @@ pub const MAX_FILES: usize = 1000;
 
 /// Reads a file and what it includes into its tables.
 ///
-/// The tables are `None` if they could not be read well enough to check them further; the findings then say
-/// why. With tables there may be findings too.
+/// With wrong values in it there are tables all the same, defaults in the place of what is wrong, so that the
+/// owner's checks across keys find the rest in the same pass: whether the tables may be used is decided by
+/// [`Findings::has_errors`] at the end. They are `None` where too much is missing, as with errors of syntax.
 pub fn load<T: Table>(path: &Path) -> (Option<T>, Findings) {
     let mut loader =
         Loader { findings: Findings::new(), done: Vec::new(), open: Vec::new(), broken: Vec::new() };
@@ -46,7 +48,7 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
     let before = findings.iter().count();
     let table = read_table(root, &mut Reader::new(findings, &index));
     if broken.is_empty() {
-        return table.filter(|_| !findings.has_errors());
+        return table;
     }
     let sources = findings.sources().clone();
     let line = |place: Place| (place.file(), sources.line_and_column(place).0);
@@ -59,13 +61,35 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
     None
 }
 
-/// Parses one text, with a finding for every error of syntax, and returns what could be understood.
+/// Parses one text, with a finding for every line whose syntax is wrong, and returns what could be understood.
 fn syntax(file: u32, text: &str, findings: &mut Findings, broken: &mut Vec<Place>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
+    let mut lines = Vec::new();
     for error in errors {
         let place = Place::new(file, error.span().unwrap_or(0..0));
         broken.push(place);
-        findings.error(place, "this is not TOML").label(error.message());
+        // Further errors on a line mostly follow from its first.
+        let (line, _) = findings.sources().line_and_column(place);
+        if findings.is_full() {
+            break;
+        }
+        if lines.contains(&line) {
+            continue;
+        }
+        lines.push(line);
+        let found = findings.sources().text(place).to_owned();
+        let finding = findings.error(place, "this is not TOML");
+        // The parser takes any word without quotes for a string or, by its first letter, for a boolean.
+        let word = error.message().starts_with("string values must be quoted")
+            || error.message().starts_with("invalid boolean");
+        match error.message() {
+            _ if word && found.is_empty() => finding.label("a value is missing"),
+            _ if word => finding.label("strings stand in quotes").help(format!("write {}", quoted(&found))),
+            "duplicate key" => {
+                finding.label("stands here a second time").help("each key and table can stand once in a file")
+            }
+            message => finding.label(message),
+        };
     }
     Node::from_table(file, &table)
 }
@@ -135,7 +159,7 @@ impl Loader {
                 self.not_patterns(pattern);
                 continue;
             };
-            for path in self.matches(&directory.join(text), pattern.place) {
+            for path in self.matches(directory, text, pattern.place) {
                 if let Some(Node { kind: Kind::Table(more), .. }) = self.file(&path, Some(pattern.place)) {
                     merge(entries, more, &mut self.findings);
                 }
@@ -151,13 +175,20 @@ impl Loader {
     }
 
     /// The files a pattern stands for, in the order of their names. A plain path stands for itself, so that
-    /// a file that is not there is an error; a pattern may match nothing.
-    fn matches(&mut self, pattern: &Path, place: Place) -> Vec<PathBuf> {
-        let text = pattern.to_string_lossy();
-        if !text.contains(['*', '?', '[']) {
-            return vec![pattern.to_owned()];
+    /// a file that is not there is an error; a pattern may match nothing, and matches no hidden files, as those
+    /// are often what an editor left behind.
+    fn matches(&mut self, directory: &Path, pattern: &str, place: Place) -> Vec<PathBuf> {
+        if !pattern.contains(['*', '?', '[']) {
+            return vec![directory.join(pattern)];
         }
-        match glob::glob(&text) {
+        let pattern = match directory.to_str() {
+            Some(directory) if !directory.is_empty() && !pattern.starts_with('/') => {
+                format!("{}/{pattern}", glob::Pattern::escape(directory))
+            }
+            _ => pattern.to_owned(),
+        };
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        match glob::glob_with(&pattern, options) {
             Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
             Err(error) => {
                 self.findings.error(place, "`include` has a pattern that is wrong").label(error.msg);

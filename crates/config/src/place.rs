@@ -27,6 +27,12 @@ impl Place {
         self.file
     }
 
+    /// A part, given by its offset and length inside of this.
+    pub(crate) fn part(self, offset: usize, length: usize) -> Place {
+        let start = (self.span().start + offset).min(self.span().end);
+        Place::new(self.file, start..(start + length).min(self.span().end))
+    }
+
     pub(crate) fn span(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -66,6 +72,11 @@ impl Sources {
     /// The absolute directory of the file a place is in.
     pub fn directory(&self, place: Place) -> &Path {
         &self.file(place).directory
+    }
+
+    /// The text of a place.
+    pub fn text(&self, place: Place) -> &str {
+        self.file(place).text.get(place.span()).unwrap_or_default()
     }
 
     /// Line and column of a place's start, both counted from 1, the column in characters.

@@ -13,9 +13,17 @@ pub fn commented<T: Table>(config: &T) -> String {
     output::commented_document(&config.write_table(), &T::table_schema())
 }
 
+const INCLUDE: &str = "\
+One key stands outside a table, at the top: `include = [\"conf.d/*.toml\"]` merges further files, named by paths or
+patterns relative to the file they stand in. Tables grow together and `[[...]]` are appended, in the order of the
+files' names; any other key may be set in one file only. Relative paths start at the directory of the file they
+stand in. The order of tables and keys does not matter.
+
+";
+
 /// The reference in Markdown: for each table its keys with type, default and one line.
 pub fn reference<T: Table>() -> String {
-    let mut text = String::new();
+    let mut text = String::from(INCLUDE);
     section(&mut text, "", &T::table_schema());
     text
 }
@@ -51,10 +59,10 @@ fn row(text: &mut String, prefix: &str, key: &Key) {
     let default = match &key.default {
         None => "required".to_owned(),
         Some(Output::Inline(value)) => format!("`{value}`"),
-        Some(_) => String::new(),
+        Some(_) => "none".to_owned(),
     };
     let doc = match &key.range {
-        Some(range) => format!("{} ({range})", key.doc),
+        Some(range) => format!("{} ({})", key.doc, range.replace('"', "")),
         None => key.doc.clone(),
     };
     let cells = [format!("`{prefix}{}`", key.name), key.type_name.clone(), default, doc]
