@@ -135,52 +135,18 @@ pub(crate) enum Status {
 
 /// Fields that are parsed without allocating; a higher `max_headers` takes memory for each head.
 const FIELDS_ON_STACK: usize = 128;
-/// Fields that a usual head has at most.
-const USUAL_FIELDS: usize = 16;
 
 impl Head {
     /// Reads the head that `input` begins with.
     ///
-    /// The usual head is read the short way. That way takes a part of what the general way takes, with the same
-    /// result, and refuses nothing itself but by the checks that both share.
+    /// The usual head is read the [short way](super::usual), every other by `httparse`.
     #[inline]
     pub(crate) fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Status, Refusal> {
         let window = &input[..input.len().min(limits.size)];
-        if let Some(line) = self.usual_line(window) {
-            let mut fields = [httparse::EMPTY_HEADER; USUAL_FIELDS];
-            let room = limits.max_headers.min(USUAL_FIELDS);
-            if let Ok(httparse::Status::Complete((length, fields))) =
-                httparse::parse_headers(&window[line..], &mut fields[..room])
-            {
-                self.fill_fields(&window[..line + length], fields, limits)?;
-                return Ok(Status::Complete(line + length));
-            }
+        match self.parse_usual(window, limits) {
+            Some(length) => Ok(Status::Complete(length)),
+            None => self.parse_generally(window, limits),
         }
-        self.parse_generally(window, limits)
-    }
-
-    /// The request line if it is the usual one: a common method, a path, a version that is served. Gives its
-    /// length with its end.
-    #[inline]
-    fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
-        let (method, length) = match bytes {
-            [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 3),
-            [b'H', b'E', b'A', b'D', b' ', b'/', ..] => (Method::Head, 4),
-            [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 4),
-            _ => return None,
-        };
-        let start = length + 1;
-        let end = start + bytes[start..].iter().position(|byte| *byte == b' ')?;
-        self.is_http11 = match bytes.get(end..end + 11)? {
-            b" HTTP/1.1\r\n" => true,
-            b" HTTP/1.0\r\n" => false,
-            _ => return None,
-        };
-        let target = Span { start: start as u32, end: end as u32 };
-        self.target = target::parse(bytes, target, method).ok()?;
-        self.method = method;
-        self.method_span = Span { start: 0, end: length as u32 };
-        Some(end + 11)
     }
 
     #[cold]
@@ -234,39 +200,47 @@ impl Head {
         self.is_http11 = request.version == Some(1);
         self.target = target::parse(head, target, self.method)?;
         ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
-        self.fill_fields(head, request.headers, limits)
+        self.begin_fields();
+        let mut notes = Notes::default();
+        for field in request.headers.iter() {
+            let value = Span::within(head, field.value);
+            ends_with_cr(head, value.end as usize)?;
+            self.take_field(head, Span::within(head, field.name.as_bytes()), value, limits, &mut notes)?;
+        }
+        if !head.ends_with(b"\r\n") {
+            return Err(Refusal::new(Rule::BareLf, head.len() - 1));
+        }
+        self.conclude(head, &notes)
     }
 
-    /// The same for the fields, and what they say.
+    /// Forgets the fields of the head before.
     #[inline]
-    fn fill_fields(
-        &mut self,
-        head: &[u8],
-        fields: &[httparse::Header<'_>],
-        limits: &Limits,
-    ) -> Result<(), Refusal> {
+    pub(super) fn begin_fields(&mut self) {
         self.host = None;
         self.framing = Framing::None;
         self.close = false;
         self.keep_alive = false;
         self.expects_continue = false;
         self.fields.clear();
-        let mut notes = Notes::default();
-        for field in fields {
-            let value = Span::within(head, field.value);
-            ends_with_cr(head, value.end as usize)?;
-            let id = Name::of(field.name.as_bytes());
-            let name = Span::within(head, field.name.as_bytes());
-            if id == Name::Other && !limits.keep_odd_names && is_odd(field.name) {
-                continue;
-            }
-            self.note(head, id, value, &mut notes)?;
-            self.fields.push(Field { id, name, value });
+    }
+
+    /// Takes a field, unless its name is to be dropped.
+    #[inline]
+    pub(super) fn take_field(
+        &mut self,
+        head: &[u8],
+        name: Span,
+        value: Span,
+        limits: &Limits,
+        notes: &mut Notes,
+    ) -> Result<(), Refusal> {
+        let id = Name::of(name.of(head));
+        if id == Name::Other && !limits.keep_odd_names && is_odd(name.of(head)) {
+            return Ok(());
         }
-        if !head.ends_with(b"\r\n") {
-            return Err(Refusal::new(Rule::BareLf, head.len() - 1));
-        }
-        self.conclude(head, &notes)
+        self.note(head, id, value, notes)?;
+        self.fields.push(Field { id, name, value });
+        Ok(())
     }
 
     /// What a field says about the message itself.
@@ -330,7 +304,7 @@ impl Head {
 
     /// What can be said only once all fields are known.
     #[inline]
-    fn conclude(&mut self, head: &[u8], notes: &Notes) -> Result<(), Refusal> {
+    pub(super) fn conclude(&mut self, head: &[u8], notes: &Notes) -> Result<(), Refusal> {
         match (notes.length, notes.encoding) {
             (None, None) => {}
             (Some((length, _)), None) => self.framing = Framing::Length(length),
@@ -383,13 +357,13 @@ impl Head {
 
 /// Whether a name has what some backends take for `-`.
 #[inline]
-fn is_odd(name: &str) -> bool {
-    name.bytes().fold(false, |odd, byte| odd | (byte == b'_') | (byte == b'.'))
+fn is_odd(name: &[u8]) -> bool {
+    name.iter().fold(false, |odd, byte| odd | (*byte == b'_') | (*byte == b'.'))
 }
 
 /// What the fields said about the body, with the offsets of the values.
 #[derive(Default)]
-struct Notes {
+pub(super) struct Notes {
     length: Option<(u64, usize)>,
     encoding: Option<usize>,
 }

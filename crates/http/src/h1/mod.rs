@@ -7,6 +7,7 @@ pub(crate) mod name;
 pub(crate) mod rule;
 mod scan;
 pub(crate) mod target;
+mod usual;
 pub(crate) mod work;
 
 #[cfg(test)]

@@ -125,7 +125,12 @@ fn other_form(head: &[u8], whole: Span, method: Method) -> Result<Target, Refusa
 /// ([RFC 9110, 7.2](https://www.rfc-editor.org/rfc/rfc9110#section-7.2)).
 #[inline]
 pub(crate) fn is_host(bytes: &[u8]) -> bool {
-    let name = bytes.iter().take_while(|byte| REG_NAME[usize::from(**byte)]).count();
+    let mut name = 0;
+    while let Some(byte) = bytes.get(name)
+        && REG_NAME[usize::from(*byte)]
+    {
+        name += 1;
+    }
     match &bytes[name..] {
         [] => true,
         [b':', port @ ..] => is_port(port),

@@ -195,7 +195,8 @@ impl Work {
         match self.head.parse(&self.input[self.start..self.filled], &on.worker.plan.limits) {
             Ok(Status::Complete(length)) => {
                 self.begin(on, length);
-                None
+                // Without a body, nothing stands between a request and its answer.
+                if matches!(self.stage, Stage::Answer) { self.answer(on) } else { None }
             }
             Ok(Status::Partial) => Some(Step::Receive),
             Err(refusal) => {
