@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::h1::head::{Head, Method};
+use crate::h1::head::Head;
+use crate::h1::method::Method;
 use crate::h1::name::Name;
 
 /// What a representation is known by.

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use drover_event::Millis;
 
-use crate::h1::head::{Head, Method};
+use crate::h1::head::Head;
+use crate::h1::method::Method;
 use crate::handler::files::OpenFile;
 use crate::response::{self, Date, Fate};
-use crate::variables::Template;
+use crate::template::Template;
 
 /// A request as handlers see it. They know no socket and no clock.
 pub(crate) struct Request<'a> {

@@ -16,8 +16,8 @@ use crate::handler::Handler;
 use crate::handler::files::{Files, StorePlan};
 use crate::handler::fixed::Fixed;
 use crate::router::{Match, Names, Paths};
+use crate::template::{Template, TemplateError};
 use crate::types::Types;
-use crate::variables::{Template, TemplateError};
 
 /// A config made ready to serve.
 #[derive(Clone)]

@@ -9,6 +9,7 @@
 
 use std::mem::MaybeUninit;
 
+use super::method::Method;
 use super::name::{Name, is_same};
 use super::rule::{Refusal, Rule};
 use super::target::{self, Form, Target};
@@ -44,41 +45,6 @@ impl Span {
     fn within(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize - whole.as_ptr() as usize) as u32;
         Span { start, end: start + part.len() as u32 }
-    }
-}
-
-/// The methods drover tells apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Method {
-    #[default]
-    Get,
-    Head,
-    Post,
-    Put,
-    Delete,
-    Options,
-    Patch,
-    Connect,
-    Trace,
-    /// A method that HTTP does not define.
-    Other,
-}
-
-impl Method {
-    #[inline]
-    fn of(bytes: &[u8]) -> Method {
-        match bytes {
-            b"GET" => Method::Get,
-            b"HEAD" => Method::Head,
-            b"POST" => Method::Post,
-            b"PUT" => Method::Put,
-            b"DELETE" => Method::Delete,
-            b"OPTIONS" => Method::Options,
-            b"PATCH" => Method::Patch,
-            b"CONNECT" => Method::Connect,
-            b"TRACE" => Method::Trace,
-            _ => Method::Other,
-        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::head::{Framing, Head, Limits, Method, Status};
+use super::head::{Framing, Head, Limits, Status};
+use super::method::Method;
 use super::rule::{Refusal, Rule};
 use super::target::Form;
 

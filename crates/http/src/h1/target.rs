@@ -1,6 +1,7 @@
 //! The request's target: its form, its authority, its path and its query.
 
-use super::head::{Method, Span};
+use super::head::Span;
+use super::method::Method;
 use super::rule::{Refusal, Rule};
 use crate::path::class;
 

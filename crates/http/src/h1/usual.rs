@@ -6,7 +6,8 @@
 //! tests of heads compare the two on everything they try). The rest it leaves alone: it refuses nothing and asks
 //! for no more bytes. What the fields mean is decided by code that both ways share.
 
-use super::head::{Head, Limits, Method, Notes, Span};
+use super::head::{Head, Limits, Notes, Span};
+use super::method::Method;
 use super::target::{Form, Target};
 use crate::path::class;
 

@@ -18,11 +18,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use drover_event::{Buffer, Counter, Millis};
-use tracing::info;
 
 use super::body::Body;
 use super::connection::Conversation;
-use super::head::{Framing, Head, Method, Status};
+use super::head::{Framing, Head, Status};
+use super::method::Method;
+use super::report::About;
 use super::rule::Refusal;
 use super::target::Form;
 use crate::exchange::{self, Answer, Request, Rest};
@@ -56,7 +57,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+pub(super) enum Stage {
     Head,
     Body(Body),
     Answer,
@@ -72,26 +73,26 @@ pub(crate) struct Work {
     /// Answers; the first `sent` bytes are gone.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
-    stage: Stage,
-    head: Head,
-    head_length: usize,
+    pub(super) stage: Stage,
+    pub(super) head: Head,
+    pub(super) head_length: usize,
     /// End of the request in the input, as far as it was read.
-    end: usize,
-    request_length: u64,
-    server: usize,
-    location: usize,
+    pub(super) end: usize,
+    pub(super) request_length: u64,
+    pub(super) server: usize,
+    pub(super) location: usize,
     /// When the request's first byte was received.
     pub(crate) started: Millis,
-    fate: Fate,
+    pub(super) fate: Fate,
     /// The delay of a `return` is over.
-    delayed: bool,
+    pub(super) delayed: bool,
     /// The client keeps sending after the answer, perhaps.
-    unread: bool,
+    pub(super) unread: bool,
     /// Requests answered since others had their turn.
-    in_a_row: u32,
+    pub(super) in_a_row: u32,
     /// The answer whose rest is being sent: its status, the length of its head and what went before.
-    begun: (u16, u64, u64),
-    sent_head: Vec<u8>,
+    pub(super) begun: (u16, u64, u64),
+    pub(super) sent_head: Vec<u8>,
 }
 
 impl Work {
@@ -371,81 +372,4 @@ impl Work {
             Fate::Close => Stage::Closing { linger: self.unread || !self.is_drained() },
         };
     }
-
-    #[cold]
-    fn log(&self, on: &Conversation, log: &crate::plan::LogUse, rest: u64, head_is_known: bool) {
-        let about = About {
-            head: head_is_known.then_some(&self.head),
-            bytes: &self.input[self.start..self.start + self.head_length],
-            server: self.server,
-            started: self.started,
-            length: self.request_length,
-        };
-        let (status, head, body) = self.begun;
-        on.with_facts(&about, log.needs_local, log.needs_time, |facts| {
-            let facts = crate::variables::Facts {
-                status,
-                bytes_sent: head + body + rest,
-                body_bytes_sent: body + rest,
-                sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
-                ..*facts
-            };
-            on.worker.log(on.stream.core(), log, &facts);
-        });
-    }
-
-    /// Refuses what the client sent. The answer is the connection's last.
-    #[cold]
-    fn refuse(&mut self, on: &mut Conversation, refusal: Refusal) {
-        let (number, peer) = (on.stream.number(), on.stream.peer());
-        let status = refusal.rule.status();
-        info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
-        self.answer_error(on, status);
-    }
-
-    /// Answers with an error, as the connection's last.
-    #[cold]
-    pub(crate) fn answer_error(&mut self, on: &mut Conversation, status: u16) {
-        // Of a refused head, no part is to be trusted.
-        let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
-        if !head_is_known {
-            self.head = Head::default();
-            self.head_length = self.filled - self.start;
-        }
-        let plan = Rc::clone(&on.worker.plan);
-        let before = self.output.len();
-        let wall = on.stream.core().wall_clock();
-        let request = Request {
-            head: &self.head,
-            bytes: b"",
-            fate: Fate::Close,
-            date: wall.http_date(),
-            now: on.stream.core().now(),
-            server: &plan.server,
-            render: &|_, _| {},
-        };
-        let answer = exchange::page(&request, status, b"", &mut self.output);
-        drop(wall);
-        self.begun = (status, (self.output.len() - before - answer.body) as u64, answer.body as u64);
-        self.sent_head.clear();
-        self.sent_head.extend_from_slice(&self.output[before..self.output.len() - answer.body]);
-        on.stream.core().stats().add(Counter::Requests, 1);
-        let log = match plan.servers[self.server].locations.get(self.location) {
-            Some(location) if head_is_known => &location.log,
-            _ => &plan.default_log,
-        };
-        if let Some(log) = log {
-            self.log(on, log, 0, head_is_known);
-        }
-        self.stage = Stage::Closing { linger: true };
-    }
-}
-
-/// What a request is known by, for its variables.
-pub(crate) struct About<'a> {
-    pub(crate) head: Option<&'a Head>,
-    pub(crate) bytes: &'a [u8],
-    pub(crate) server: usize,
-    pub(crate) started: Millis,
-    pub(crate) length: u64,
 }

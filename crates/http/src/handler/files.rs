@@ -19,7 +19,7 @@ use tracing::{debug, error, info};
 
 use crate::conditional::{self, Decision, Validators};
 use crate::exchange::{self, Answer, Request, Rest};
-use crate::h1::head::Method;
+use crate::h1::method::Method;
 use crate::open;
 use crate::open_file_cache::{Cached, OpenFileCache};
 use crate::path;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::Return;
 use crate::exchange::{self, Answer, Request};
 use crate::response::{self, Prepared};
-use crate::variables::{Template, TemplateError};
+use crate::template::{Template, TemplateError};
 
 /// A fixed answer.
 #[derive(Debug)]
@@ -118,7 +118,8 @@ fn push_location(fields: &mut Vec<u8>, location: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h1::head::{Head, Method};
+    use crate::h1::head::Head;
+    use crate::h1::method::Method;
     use crate::response::Fate;
     use drover_event::Millis;
 

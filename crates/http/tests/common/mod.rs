@@ -1,6 +1,10 @@
 //! A real worker in a thread, serving a config on a loopback port, and a client that reads whole answers.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of several test crates, each of which uses some of it"
+)]
 
 use std::fs;
 use std::io::{Read, Write};
