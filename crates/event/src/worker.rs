@@ -94,15 +94,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Moves what was posted for this turn to the posted queue; tells whether there was anything.
+    /// Moves what was posted for this turn to the posted queue; tells whether anything is on it,
+    /// which may also have been posted between two turns.
     fn ready_posted_next(&self) -> bool {
         let state = &mut *self.core.state();
-        let any = !state.queues.is_empty(QueueName::Next);
         while let Some(index) = state.queues.take(&mut state.events, QueueName::Next) {
             state.events[EventId::from_index(index)].flags.set(Flags::READY);
             state.queues.post(&mut state.events, index, QueueName::Posted);
         }
-        any
+        !state.queues.is_empty(QueueName::Posted)
     }
 
     fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
