@@ -1,10 +1,10 @@
 //! Accepting: from a readable listener to a running connection.
 //!
 //! One connection is taken per wake-up, or with `multi_accept` as many as there are up to a bound.
-//! What each strategy adds stands in a file of its own: [`exclusive`] (re-adding), [`mutex`] (the
-//! lock), [`balanced`] (leaving connections to others), [`gate`] (whether listeners are in the backend
-//! this turn), [`reuseport`] (sockets that a reload makes surplus). Running out of descriptors or memory takes all listeners out for a while:
-//! never a spin.
+//! What each strategy adds stands in a file of its own: `exclusive` (re-adding), `mutex` (the lock),
+//! `balanced` (leaving connections to others), `gate` (whether listeners are in the backend this
+//! turn), `reuseport` (sockets that a reload makes surplus). Running out of descriptors or memory
+//! takes all listeners out for a while: never a spin.
 
 pub mod balanced;
 pub(crate) mod exclusive;
