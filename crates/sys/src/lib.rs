@@ -5,6 +5,11 @@
 //! costs no more, drover uses nix and nothing stands here.
 
 pub mod epoll;
+pub mod fork;
+pub mod listen;
 pub mod memory;
+pub mod priority;
+pub mod signal;
 pub mod socket;
+pub mod title;
 pub mod waker;
