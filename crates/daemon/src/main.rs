@@ -1,3 +1,15 @@
 //! The `drover` program.
+#![allow(dead_code)]
+mod budget;
+mod lock;
+mod log;
+mod log_line;
+mod pidfile;
+mod plan;
+mod privileges;
+mod respawn;
+mod signals;
+mod sockets;
+mod systemd;
 
 fn main() {}
