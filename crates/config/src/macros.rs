@@ -55,7 +55,7 @@ macro_rules! table {
                     keys: vec![$(
                         $crate::Key::new::<$type>($crate::table!(@key $field $($key)?), &[$($doc),+])
                             $(.default::<$type>($default))?
-                            $(.range($range))?
+                            $(.range::<<$type as $crate::Ranged>::Bound>($range))?
                             $(.example($example))?
                     ),+],
                 }

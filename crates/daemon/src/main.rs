@@ -12,4 +12,6 @@ mod signals;
 mod sockets;
 mod systemd;
 
+mod config;
+
 fn main() {}
