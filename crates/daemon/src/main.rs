@@ -8,9 +8,11 @@ mod pidfile;
 mod plan;
 mod privileges;
 mod respawn;
+mod scoreboard;
 mod signals;
 mod sockets;
 mod systemd;
+mod unix_socket;
 
 mod config;
 

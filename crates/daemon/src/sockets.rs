@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::{fmt, io};
 
+use drover_config::ListenAddress;
 use drover_sys::listen;
 use nix::sys::socket::{
     self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt,
@@ -22,6 +23,7 @@ use thiserror::Error;
 use tracing::{debug, warn};
 
 use crate::plan::{Step, plan};
+use crate::unix_socket::{self, UnixPath};
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
 const DEFER_SECONDS: i32 = 5;
@@ -29,15 +31,24 @@ const DEFER_SECONDS: i32 = 5;
 /// Where a socket listens. Two addresses that differ cannot share a socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Address {
-    /// Address and port.
-    pub(crate) socket: SocketAddr,
+    /// Address and port, or path.
+    pub(crate) place: ListenAddress,
     /// For IPv6: whether IPv4 is left to another socket. Fixed once bound.
     pub(crate) ipv6_only: bool,
 }
 
+impl Address {
+    fn port(&self) -> Option<u16> {
+        match self.place {
+            ListenAddress::Tcp(address) => Some(address.port()),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.socket.fmt(formatter)
+        self.place.fmt(formatter)
     }
 }
 
@@ -80,6 +91,8 @@ struct Group {
     wanted: Wanted,
     /// How many of the sockets were there before, while the others wait for the commit.
     growing_from: Option<usize>,
+    /// The file of a unix socket, removed by whoever lets go last.
+    path: Option<Rc<UnixPath>>,
 }
 
 /// The listen sockets of one generation.
@@ -178,8 +191,8 @@ impl Sockets {
         self.0.iter().filter_map(inherited).collect()
     }
 
-    fn with_port(&self, port: u16) -> impl Iterator<Item = &Rc<OwnedFd>> {
-        let here = self.0.iter().filter(move |(address, _)| address.socket.port() == port);
+    fn with_port(&self, port: Option<u16>) -> impl Iterator<Item = &Rc<OwnedFd>> {
+        let here = self.0.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
         here.flat_map(|(_, group)| group.sockets.iter())
     }
 }
@@ -194,21 +207,30 @@ impl Group {
             listen::steer(first.as_fd(), self.sockets.len() as u32)?;
         }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted)?;
+            set_changeable(socket, self.wanted, self.path.is_some())?;
         }
         Ok(())
     }
 }
 
 fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) -> io::Result<Group> {
-    let old = held.0.get(address).map_or(&[][..], |group| &group.sockets);
-    let mut group = Group { sockets: old.to_vec(), surplus: Vec::new(), wanted, growing_from: None };
+    let old = held.0.get(address);
+    let mut group = Group {
+        sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
+        surplus: Vec::new(),
+        wanted,
+        growing_from: None,
+        path: old.and_then(|group| group.path.clone()),
+    };
     match step {
         Step::Keep | Step::Close => {}
         Step::Shrink { kept } => group.surplus = group.sockets.split_off(kept),
         Step::Open(count) => {
             // The first one does not share, so that a port of somebody else is noticed.
             group.sockets.push(Rc::new(open(held, address, wanted)?));
+            if let ListenAddress::Unix(path) = &address.place {
+                group.path = Some(Rc::new(UnixPath::new(path)));
+            }
             join(&mut group, address, count)?;
         }
         Step::Grow { kept, to } => {
@@ -252,7 +274,7 @@ fn open(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<OwnedFd
     let alone = bound(address, false).and_then(|socket| listening(&socket, wanted).map(|()| socket));
     match alone {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let mut ours = held.with_port(address.socket.port()).peekable();
+            let mut ours = held.with_port(address.port()).peekable();
             if ours.peek().is_none() {
                 return Err(error);
             }
@@ -269,20 +291,27 @@ fn open(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<OwnedFd
 }
 
 fn bound(address: &Address, share: bool) -> io::Result<OwnedFd> {
-    let family = if address.socket.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    match &address.place {
+        ListenAddress::Tcp(place) => bound_tcp(*place, address.ipv6_only, share),
+        ListenAddress::Unix(path) => unix_socket::bind(path),
+    }
+}
+
+fn bound_tcp(place: SocketAddr, ipv6_only: bool, share: bool) -> io::Result<OwnedFd> {
+    let family = if place.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket::socket(family, SockType::Stream, flags, None)?;
     // Connections of an earlier daemon that are still closing must not keep the port.
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     // Accepted sockets inherit it, which saves a call for each.
     setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
-    if address.socket.is_ipv6() {
-        setsockopt(&socket, sockopt::Ipv6V6Only, &address.ipv6_only)?;
+    if place.is_ipv6() {
+        setsockopt(&socket, sockopt::Ipv6V6Only, &ipv6_only)?;
     }
     if share {
         setsockopt(&socket, sockopt::ReusePort, &true)?;
     }
-    socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address.socket))?;
+    socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(place))?;
     Ok(socket)
 }
 
@@ -294,8 +323,10 @@ fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
 }
 
 /// The options that a socket can change while it listens.
-fn set_changeable(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
-    listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
+fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
+    if !unix {
+        listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
+    }
     listen::listen(socket.as_fd(), wanted.backlog)
 }
 

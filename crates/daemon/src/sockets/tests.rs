@@ -5,7 +5,18 @@ use std::net::{TcpListener, TcpStream};
 
 fn free_address() -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    Address { socket: listener.local_addr().expect("address"), ipv6_only: true }
+    tcp(listener.local_addr().expect("address"))
+}
+
+fn tcp(place: SocketAddr) -> Address {
+    Address { place: ListenAddress::Tcp(place), ipv6_only: true }
+}
+
+fn place(address: &Address) -> SocketAddr {
+    match address.place {
+        ListenAddress::Tcp(place) => place,
+        ListenAddress::Unix(_) => panic!("not an internet address"),
+    }
 }
 
 fn wanted(address: &Address, sockets: usize) -> BTreeMap<Address, Wanted> {
@@ -23,7 +34,7 @@ fn reload(held: &Sockets, address: &Address, sockets: usize) -> Sockets {
 }
 
 fn connect(address: &Address, count: usize) -> Vec<TcpStream> {
-    (0..count).map(|_| TcpStream::connect(address.socket).expect("connect")).collect()
+    (0..count).map(|_| TcpStream::connect(place(address)).expect("connect")).collect()
 }
 
 /// Accepts what is queued on each socket of `address`: counts, the surplus last.
@@ -103,7 +114,7 @@ fn surplus_goes_round_the_workers() {
 fn a_wider_address_on_the_same_port_can_take_over() {
     let narrow = free_address();
     let held = start(&narrow, 1);
-    let wide = Address { socket: SocketAddr::from(([0, 0, 0, 0], narrow.socket.port())), ipv6_only: true };
+    let wide = tcp(SocketAddr::from(([0, 0, 0, 0], place(&narrow).port())));
     let mut prepared = Sockets::prepare(&held, &wanted(&wide, 1)).expect("both at once");
     prepared.commit();
     drop(held);
@@ -115,13 +126,13 @@ fn a_wider_address_on_the_same_port_can_take_over() {
 fn a_port_of_somebody_else_is_named_and_leaves_nothing_behind() {
     let free = free_address();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = Address { socket: taken.local_addr().expect("address"), ipv6_only: true };
+    let address = tcp(taken.local_addr().expect("address"));
     let mut both = wanted(&free, 3);
     both.extend(wanted(&address, 3));
     let error = Sockets::prepare(&Sockets::default(), &both).expect_err("taken");
     let text = error.to_string();
     assert!(text.contains(&address.to_string()) && text.contains("another process"), "{text}");
-    TcpListener::bind(free.socket).expect("what was opened before the failure is closed again");
+    TcpListener::bind(place(&free)).expect("what was opened before the failure is closed again");
 }
 
 #[test]
@@ -134,7 +145,25 @@ fn options_change_in_place() {
         let mut prepared = Sockets::prepare(&held, &new).expect("prepared");
         prepared.commit();
         for socket in &prepared.0[&address].sockets {
-            set_changeable(socket, new[&address]).expect("allowed by the kernel");
+            set_changeable(socket, new[&address], false).expect("allowed by the kernel");
         }
     }
+}
+
+#[test]
+fn a_unix_socket_stays_over_reloads_and_its_file_goes_with_the_last_owner() {
+    let path = std::env::temp_dir().join(format!("drover-sockets-{}.sock", std::process::id()));
+    let address = Address { place: ListenAddress::Unix(path.clone()), ipv6_only: true };
+    let held = start(&address, 1);
+    let _early = std::os::unix::net::UnixStream::connect(&path).expect("connect");
+    let mut kept = reload(&held, &address, 1);
+    kept.commit();
+    drop(held);
+    let _late = std::os::unix::net::UnixStream::connect(&path).expect("connect");
+    assert!(Sockets::prepare(&Sockets::default(), &wanted(&address, 1)).is_err(), "somebody listens there");
+    let Some(socket) = kept.0[&address].sockets.first() else { panic!("no socket") };
+    let listener = std::os::unix::net::UnixListener::from(socket.try_clone().expect("clone"));
+    assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 3, "with the question who listens");
+    drop(kept);
+    assert!(!path.exists());
 }
