@@ -41,5 +41,6 @@ pub use reader::Reader;
 pub use reference::{commented, effective, reference};
 pub use schema::{Key, Shape, Shorthand, Table, TableSchema, doc_text};
 pub use size::Size;
+pub use suggest::nearest;
 pub use table_reader::{Field, TableReader, read_table};
 pub use value::{Leaf, Ranged, Value};

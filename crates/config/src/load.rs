@@ -8,6 +8,7 @@ use toml::de::DeTable;
 
 use crate::finding::Findings;
 use crate::node::{Entries, Entry, Kind, Node, merge};
+use crate::output::quoted;
 use crate::place::{MAX_FILE_SIZE, Place};
 use crate::reader::Reader;
 use crate::schema::{Index, Table};
@@ -18,8 +19,9 @@ pub const MAX_FILES: usize = 1000;
 
 /// Reads a file and what it includes into its tables.
 ///
-/// The tables are `None` if they could not be read well enough to check them further; the findings then say
-/// why. With tables there may be findings too.
+/// With wrong values in it there are tables all the same, defaults in the place of what is wrong, so that the
+/// owner's checks across keys find the rest in the same pass: whether the tables may be used is decided by
+/// [`Findings::has_errors`] at the end. They are `None` where too much is missing, as with errors of syntax.
 pub fn load<T: Table>(path: &Path) -> (Option<T>, Findings) {
     let mut loader =
         Loader { findings: Findings::new(), done: Vec::new(), open: Vec::new(), broken: Vec::new() };
@@ -46,7 +48,7 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
     let before = findings.iter().count();
     let table = read_table(root, &mut Reader::new(findings, &index));
     if broken.is_empty() {
-        return table.filter(|_| !findings.has_errors());
+        return table;
     }
     let sources = findings.sources().clone();
     let line = |place: Place| (place.file(), sources.line_and_column(place).0);
@@ -59,13 +61,37 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
     None
 }
 
-/// Parses one text, with a finding for every error of syntax, and returns what could be understood.
+/// Parses one text, with a finding for every line whose syntax is wrong, and returns what could be understood.
 fn syntax(file: u32, text: &str, findings: &mut Findings, broken: &mut Vec<Place>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
+    let mut last_line = 0;
     for error in errors {
         let place = Place::new(file, error.span().unwrap_or(0..0));
         broken.push(place);
-        findings.error(place, "this is not TOML").label(error.message());
+        // Further errors on a line mostly follow from its first.
+        let (line, _) = findings.sources().line_and_column(place);
+        if line == last_line {
+            continue;
+        }
+        last_line = line;
+        let found = findings.sources().text(place).to_owned();
+        let finding = findings.error(place, "this is not TOML");
+        match error.message() {
+            "string values must be quoted, expected literal string" if found.is_empty() => {
+                finding.label("a value is missing");
+            }
+            "string values must be quoted, expected literal string" => {
+                finding.label("strings stand in quotes").help(format!("write {}", quoted(&found)));
+            }
+            "duplicate key" => {
+                finding
+                    .label("stands here a second time")
+                    .help("each key and table can stand once in a file");
+            }
+            message => {
+                finding.label(message);
+            }
+        }
     }
     Node::from_table(file, &table)
 }

@@ -21,10 +21,9 @@
 /// }
 ///
 /// assert_eq!(Events::default().worker_connections, 512);
-/// let (events, findings) = drover_config::parse::<Events>("events", "worker_conections = 1");
+/// let (_, findings) = drover_config::parse::<Events>("events.toml", "worker_conections = 1");
 /// assert_eq!(findings.errors(), 1);
 /// assert!(findings.to_string().contains("did you mean `worker_connections`?"));
-/// # assert!(events.is_none());
 /// ```
 #[macro_export]
 macro_rules! table {
@@ -64,8 +63,7 @@ macro_rules! table {
             fn read_table(table: &mut $crate::TableReader<'_, '_, '_>) -> Option<Self> {
                 $(
                     let key = $crate::table!(@key $field $($key)?);
-                    let field = table.key::<$type>(key);
-                    $(let field = table.within(key, field, $range);)?
+                    let field = $crate::table!(@read table, key, $type $(, $range)?);
                     let $field = $crate::table!(@finish table, key, field $(, $default)?);
                 )+
                 Some(Self { $($field: $field?),+ })
@@ -85,6 +83,9 @@ macro_rules! table {
 
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
+
+    (@read $table:ident, $key:ident, $type:ty) => { $table.key::<$type>($key) };
+    (@read $table:ident, $key:ident, $type:ty, $range:expr) => { $table.key_within::<$type>($key, $range) };
 
     (@finish $table:ident, $key:ident, $field:ident) => { $table.required($key, $field) };
     (@finish $table:ident, $key:ident, $field:ident, $default:expr) => { $table.or_default($field, || $default) };

@@ -68,6 +68,11 @@ impl Sources {
         &self.file(place).directory
     }
 
+    /// The text of a place.
+    pub fn text(&self, place: Place) -> &str {
+        self.file(place).text.get(place.span()).unwrap_or_default()
+    }
+
     /// Line and column of a place's start, both counted from 1, the column in characters.
     pub fn line_and_column(&self, place: Place) -> (usize, usize) {
         let text = self.file(place).text.as_str();

@@ -11,11 +11,13 @@ pub struct Reader<'a> {
     findings: &'a mut Findings,
     index: &'a Index,
     path: Vec<String>,
+    /// The range of the key being read, as text, if its schema gives one.
+    range: Option<String>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(findings: &'a mut Findings, index: &'a Index) -> Reader<'a> {
-        Reader { findings, index, path: Vec::new() }
+        Reader { findings, index, path: Vec::new(), range: None }
     }
 
     /// Where findings go.
@@ -33,10 +35,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what is inside a key.
-    pub(crate) fn inside<T>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn inside<T>(
+        &mut self,
+        key: &str,
+        range: Option<String>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = std::mem::replace(&mut self.range, range);
         self.path.push(key.to_owned());
         let value = read(self);
         self.path.pop();
+        self.range = outer;
         value
     }
 
@@ -64,9 +73,17 @@ impl<'a> Reader<'a> {
         self.findings.error(node.place, message).label(wrong)
     }
 
-    pub(crate) fn out_of_range(&mut self, node: &Node, range: &str) {
+    /// Adds "out of range" with the key's range, or else with that of its type.
+    pub(crate) fn out_of_range(&mut self, node: &Node, of_type: impl FnOnce() -> String) {
         let message = format!("`{}` is out of range", self.key());
+        let range = self.range.clone().unwrap_or_else(of_type);
         self.findings.error(node.place, message).label(format!("must be {range}"));
+    }
+
+    /// The text of a value, if it is short enough to repeat.
+    pub(crate) fn text_of(&self, node: &Node) -> Option<&str> {
+        let text = self.findings.sources().text(node.place);
+        (text.len() <= 60 && !text.contains('\n')).then_some(text)
     }
 
     /// A path as the program can use it: a relative one starts at the directory of the node's file.

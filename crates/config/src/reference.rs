@@ -51,10 +51,10 @@ fn row(text: &mut String, prefix: &str, key: &Key) {
     let default = match &key.default {
         None => "required".to_owned(),
         Some(Output::Inline(value)) => format!("`{value}`"),
-        Some(_) => String::new(),
+        Some(_) => "none".to_owned(),
     };
     let doc = match &key.range {
-        Some(range) => format!("{} ({range})", key.doc),
+        Some(range) => format!("{} ({})", key.doc, range.replace('"', "")),
         None => key.doc.clone(),
     };
     let cells = [format!("`{prefix}{}`", key.name), key.type_name.clone(), default, doc]

@@ -1,7 +1,7 @@
 //! The nearest of the names that would have been right.
 
 /// The candidate that a mistyped `name` most likely meant, if any is near enough.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody mistypes more than this; and the distance takes quadratic time.
     if name.len() > 64 {
         return None;

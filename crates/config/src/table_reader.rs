@@ -9,6 +9,9 @@ use crate::schema::{Table, TableSchema};
 use crate::suggest::nearest;
 use crate::value::{Ranged, Value, range_text};
 
+/// A table with more keys than this is not listed where one of them is unknown.
+const LISTED_KEYS: usize = 12;
+
 /// A table that is being read.
 pub struct TableReader<'n, 'r, 'a> {
     entries: &'n Entries,
@@ -18,13 +21,13 @@ pub struct TableReader<'n, 'r, 'a> {
 
 /// A key as it was found.
 #[derive(Debug)]
-pub enum Field<'n, T> {
+pub enum Field<T> {
     /// Not there.
     Missing,
     /// There, but wrong; a finding says how.
     Wrong,
-    /// Read, and from where.
-    Read(T, &'n Node),
+    /// Read.
+    Read(T),
 }
 
 /// Reads a value that has to be a table.
@@ -37,58 +40,60 @@ pub fn read_table<T: Table>(node: &Node, reader: &mut Reader<'_>) -> Option<T> {
     T::read_table(&mut table)
 }
 
-impl<'n> TableReader<'n, '_, '_> {
+impl TableReader<'_, '_, '_> {
     /// Reads a key.
-    pub fn key<T: Value>(&mut self, name: &str) -> Field<'n, T> {
-        let entries = self.entries;
-        let Some(entry) = entries.get(name) else { return Field::Missing };
-        match self.reader.inside(name, |reader| T::read(&entry.value, reader)) {
-            Some(value) => Field::Read(value, &entry.value),
-            None => Field::Wrong,
-        }
+    pub fn key<T: Value>(&mut self, name: &str) -> Field<T> {
+        self.read(name, None, |node, reader| T::read(node, reader))
     }
 
-    /// Holds what was read to a range.
-    pub fn within<T: Ranged>(
+    /// Reads a key and holds it to a range.
+    pub fn key_within<T: Value + Ranged>(&mut self, name: &str, range: RangeInclusive<T::Bound>) -> Field<T> {
+        let text = range_text(&range);
+        self.read(name, Some(text.clone()), |node, reader| {
+            let value = T::read(node, reader)?;
+            if value.bounded().is_some_and(|bound| !range.contains(bound)) {
+                reader.out_of_range(node, || text);
+                return None;
+            }
+            Some(value)
+        })
+    }
+
+    fn read<T>(
         &mut self,
         name: &str,
-        field: Field<'n, T>,
-        range: RangeInclusive<T::Bound>,
-    ) -> Field<'n, T> {
-        match field {
-            Field::Read(value, node) if value.bounded().is_some_and(|bound| !range.contains(bound)) => {
-                self.reader.inside(name, |reader| reader.out_of_range(node, &range_text(&range)));
-                Field::Wrong
-            }
-            field => field,
-        }
+        range: Option<String>,
+        read: impl FnOnce(&Node, &mut Reader<'_>) -> Option<T>,
+    ) -> Field<T> {
+        let Some(entry) = self.entries.get(name) else { return Field::Missing };
+        self.reader.inside(name, range, |reader| read(&entry.value, reader)).map_or(Field::Wrong, Field::Read)
     }
 
     /// What was read, or the default. A wrong value counts as the default, so that the rest is checked too.
-    pub fn or_default<T>(&mut self, field: Field<'n, T>, default: impl FnOnce() -> T) -> Option<T> {
+    pub fn or_default<T>(&mut self, field: Field<T>, default: impl FnOnce() -> T) -> Option<T> {
         match field {
-            Field::Read(value, _) => Some(value),
+            Field::Read(value) => Some(value),
             Field::Missing | Field::Wrong => Some(default()),
         }
     }
 
     /// What was read; a finding if the key is not there.
-    pub fn required<T>(&mut self, name: &str, field: Field<'n, T>) -> Option<T> {
+    pub fn required<T>(&mut self, name: &str, field: Field<T>) -> Option<T> {
         if let Field::Missing = field {
-            let title = self.title();
-            self.reader
-                .findings()
-                .error(self.place, format!("`{name}` is missing in {title}"))
-                .label(format!("needs a key `{name}`"));
+            let message = format!("`{name}` is missing {}", self.in_table());
+            self.reader.findings().error(self.place, message).label(format!("needs a key `{name}`"));
         }
         match field {
-            Field::Read(value, _) => Some(value),
+            Field::Read(value) => Some(value),
             Field::Missing | Field::Wrong => None,
         }
     }
 
-    fn title(&self) -> String {
-        self.reader.index().title(self.reader.path())
+    fn in_table(&self) -> String {
+        match self.reader.path() {
+            [] => "at the top level".to_owned(),
+            path => format!("in {}", self.reader.index().title(path)),
+        }
     }
 
     fn report_unknown_keys(&mut self, schema: &TableSchema) {
@@ -96,13 +101,9 @@ impl<'n> TableReader<'n, '_, '_> {
             if schema.keys.iter().any(|key| key.name == name) {
                 continue;
             }
-            let title = self.title();
+            let message = format!("unknown key `{name}` {}", self.in_table());
             let help = self.suggest(name, schema);
-            self.reader
-                .findings()
-                .error(entry.key, format!("unknown key `{name}` in {title}"))
-                .label("no such key here")
-                .help(help);
+            self.reader.findings().error(entry.key, message).label("no such key here").help(help);
         }
     }
 
@@ -119,7 +120,10 @@ impl<'n> TableReader<'n, '_, '_> {
         if let Some(near) = nearest(name, index.keys()) {
             return format!("did you mean `{near}`, a key of {}?", index.having(near).join(" and of "));
         }
+        if schema.keys.len() > LISTED_KEYS {
+            return "all keys: drover config --reference".to_owned();
+        }
         let names: Vec<String> = schema.keys.iter().map(|key| format!("`{}`", key.name)).collect();
-        format!("the keys of {} are {}", self.title(), names.join(", "))
+        format!("the keys {} are {}", self.in_table(), names.join(", "))
     }
 }

@@ -107,7 +107,7 @@ macro_rules! integer {
                 };
                 let fits = value.and_then(|value| <$type>::try_from(value).ok());
                 if fits.is_none() {
-                    reader.out_of_range(node, &format!("{} to {}", <$type>::MIN, <$type>::MAX));
+                    reader.out_of_range(node, || format!("{} to {}", <$type>::MIN, <$type>::MAX));
                 }
                 fits
             }
@@ -199,9 +199,10 @@ impl<T: Value> Value for Vec<T> {
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<T>> {
         let Kind::Array(nodes) = &node.kind else {
+            let one = reader.text_of(node).map_or("[...]".to_owned(), |text| format!("[{text}]"));
             reader
                 .wrong_type(node, &Self::type_name())
-                .help("a list stands in square brackets, also if it has one element: [...]");
+                .help(format!("a list stands in square brackets, also if it has one element: {one}"));
             return None;
         };
         Some(nodes.iter().filter_map(|node| T::read(node, reader)).collect())
@@ -228,7 +229,7 @@ impl<T: Value> Value for BTreeMap<String, T> {
         };
         let mut map = BTreeMap::new();
         for (key, entry) in entries {
-            if let Some(value) = reader.inside(key, |reader| T::read(&entry.value, reader)) {
+            if let Some(value) = reader.inside(key, None, |reader| T::read(&entry.value, reader)) {
                 map.insert(key.clone(), value);
             }
         }

@@ -17,7 +17,7 @@ drover_config::table! {
     #[table(shorthand)]
     pub struct AccessLog {
         /// Where the lines go; "off" for nowhere.
-        pub file: LogFile = LogFile::Off,
+        pub file: Located<LogFile> = LogFile::Off.into(),
         /// The name of a format in [http.log_formats], or "combined".
         pub format: Located<String> = "combined".to_owned().into(),
         /// Lines are gathered up to this size before they are written; "0b" writes each at once.
@@ -34,7 +34,7 @@ impl Shorthand for AccessLog {
     const TYPE: &'static str = r#""off" or "stderr" or "stdout" or path"#;
 
     fn from_value(node: &Node, reader: &mut Reader<'_>) -> Option<AccessLog> {
-        LogFile::read(node, reader).map(|file| AccessLog { file, ..AccessLog::default() })
+        Located::read(node, reader).map(|file| AccessLog { file, ..AccessLog::default() })
     }
 
     fn to_value(&self) -> Option<Output> {

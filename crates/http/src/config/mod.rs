@@ -15,7 +15,7 @@ use std::time::Duration;
 use drover_config::{Located, Size};
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
-pub use check::Variables;
+pub use check::CheckContext;
 pub use listen::{Accept, Listen, Listener};
 pub use location::{Location, PathMatch, Return};
 
@@ -97,7 +97,7 @@ drover_config::table! {
     /// A virtual server: addresses, names and locations.
     pub struct Server {
         /// Addresses to accept connections on.
-        pub listen: Vec<Located<Listen>>,
+        pub listen: Located<Vec<Located<Listen>>>,
         /// Names this server answers to: exact, "*.example.org" or "www.example.*".
         pub server_names: Vec<Located<String>> = Vec::new(),
         /// Directory of the files to serve.

@@ -1,10 +1,18 @@
 //! The config as a whole: `[process]`, `[log]`, `[events]` and the tables of the services.
+//!
+//! The structs are the schema: see [`drover_config::table!`]. [`Config::load`] reads and checks everything.
 
-use std::path::PathBuf;
+mod accept;
+mod check;
+mod system;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drover_config::{Kind, Located, LogFile, Node, Output, Ranged, Reader, Value};
+use drover_config::{Findings, Kind, Located, LogFile, Node, Output, Ranged, Reader, Value};
 use drover_http::config::{Accept, Http};
+
+pub(crate) use system::System;
 
 /// No time-out is longer than this: ten years, which a timer still can count.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -24,6 +32,38 @@ drover_config::table! {
         pub events: Events = Events::default(),
         /// The HTTP service.
         pub http: Http = Http::default(),
+    }
+}
+
+impl Config {
+    /// Reads a file with what it includes, checks everything, and fills in the defaults that depend on the
+    /// system. With the config come the findings that are warnings; without, everything that is wrong.
+    pub(crate) fn load(path: &Path, system: &System) -> Result<(Config, Findings), Box<Findings>> {
+        let (config, mut findings) = drover_config::load::<Config>(path);
+        if let Some(config) = &config {
+            config.check(system, &mut findings);
+            config.check_files(&mut findings);
+        }
+        match config {
+            Some(config) if !findings.has_errors() => Ok((config.filled_in(system), findings)),
+            _ => Err(Box::new(findings)),
+        }
+    }
+
+    fn filled_in(mut self, system: &System) -> Config {
+        let process = &mut self.process;
+        let runtime_dir = process.runtime_dir.get_or_insert_with(|| system.runtime_dir());
+        process.pid_file.get_or_insert_with(|| runtime_dir.join("drover.pid"));
+        self
+    }
+
+    /// How many workers there are.
+    pub(crate) fn worker_count(&self, system: &System) -> u32 {
+        match *self.process.workers {
+            _ if !*self.process.master => 1,
+            Workers::Auto => system.parallelism,
+            Workers::Count(count) => count,
+        }
     }
 }
 
@@ -69,7 +109,7 @@ drover_config::table! {
         /// The least severe level that is logged.
         pub level: Level = Level::Info,
         /// Where the lines go.
-        pub file: LogFile = LogFile::Stderr,
+        pub file: Located<LogFile> = LogFile::Stderr.into(),
         /// The form of the lines.
         pub format: Format = Format::Text,
     }
@@ -82,7 +122,7 @@ drover_config::table! {
         #[key = "use"]
         pub backend: Backend = Backend::Epoll,
         /// Slots of each worker; every listener, the channel and every connection takes one.
-        #[range = 3..=4_194_304]
+        #[range = 1..=4_194_304]
         pub worker_connections: Located<u32> = 512.into(),
         /// Who gets a new connection, where a listen address does not say.
         pub accept: Located<Accept> = Accept::Exclusive.into(),
