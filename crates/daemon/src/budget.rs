@@ -13,6 +13,8 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Pid;
 
+use crate::config::Config;
+
 /// The CPUs that this process may use, at least one.
 pub(crate) fn usable_cpus() -> usize {
     let root =
@@ -27,8 +29,13 @@ fn limit(affinity: usize, quota: Option<f64>) -> usize {
 }
 
 fn affinity() -> usize {
-    let Ok(mask) = sched_getaffinity(Pid::from_raw(0)) else { return 1 };
-    (0..CpuSet::count()).filter(|cpu| mask.is_set(*cpu).unwrap_or(false)).count()
+    affinity_cpus().len()
+}
+
+/// The numbers of the CPUs that this process may run on.
+pub(crate) fn affinity_cpus() -> Vec<u32> {
+    let Ok(mask) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
+    (0..CpuSet::count()).filter(|cpu| mask.is_set(*cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
 }
 
 /// The smallest quota, in CPUs, over all groups named in `groups` (the text of `/proc/self/cgroup`) and
@@ -89,8 +96,22 @@ pub(crate) struct Budget {
 
 /// Descriptors of a worker that are no slots: standard streams, logs, the backend and the like.
 const OTHER_DESCRIPTORS: u64 = 16;
+/// What a slot with its two events takes at most, in bytes: a limit of the design.
+const SLOT_BYTES: u64 = 256;
 
 impl Budget {
+    /// What `config` asks for with this many workers.
+    pub(crate) fn of(config: &Config, workers: u32) -> Self {
+        let configured = config.process.rlimit_nofile.as_ref().map(|limit| u64::from(**limit));
+        let inherited = || getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+        Self {
+            workers: workers as usize,
+            slots: *config.events.worker_connections,
+            descriptors: configured.unwrap_or_else(inherited),
+            slot_bytes: SLOT_BYTES,
+        }
+    }
+
     /// One line: workers, slots, descriptors against the limit, memory.
     pub(crate) fn describe(&self) -> String {
         let Self { workers, slots, descriptors, .. } = self;
@@ -118,11 +139,6 @@ impl Budget {
     fn needed_descriptors(&self) -> u64 {
         u64::from(self.slots) + OTHER_DESCRIPTORS
     }
-}
-
-/// How many descriptors a worker will be allowed: the configured limit, or the one in force.
-pub(crate) fn descriptor_limit(configured: Option<u64>) -> u64 {
-    configured.unwrap_or_else(|| getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft))
 }
 
 #[cfg(test)]

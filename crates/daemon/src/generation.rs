@@ -102,7 +102,9 @@ impl Generation {
     /// # Errors
     /// The first file that cannot be opened, by name.
     pub(crate) fn make_log_files(&self) -> std::io::Result<()> {
-        log_files(&self.config).into_iter().try_for_each(|path| log::open_for_append(path, self.owner()).map(drop))
+        log_files(&self.config)
+            .into_iter()
+            .try_for_each(|path| log::open_for_append(path, self.owner()).map(drop))
     }
 
     /// How to log.

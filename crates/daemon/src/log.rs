@@ -9,36 +9,49 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use drover_config::LogFile;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, dup3, fchown};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::config;
 use crate::log_line::{self, Format};
-
-/// Where lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Standard error.
-    Stderr,
-    /// A file, appended to.
-    File(PathBuf),
-}
 
 /// How the log is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Where lines go.
-    pub(crate) target: Target,
+    pub(crate) target: LogFile,
     /// How they look.
     pub(crate) format: Format,
     /// The least severe level that is written.
     pub(crate) level: Level,
+}
+
+impl Settings {
+    /// As the table `[log]` says.
+    pub(crate) fn from_config(log: &config::Log) -> Self {
+        Self {
+            target: (*log.file).clone(),
+            format: match log.format {
+                config::Format::Text => Format::Text,
+                config::Format::Json => Format::Json,
+            },
+            level: match log.level {
+                config::Level::Error => Level::ERROR,
+                config::Level::Warn => Level::WARN,
+                config::Level::Info => Level::INFO,
+                config::Level::Debug => Level::DEBUG,
+                config::Level::Trace => Level::TRACE,
+            },
+        }
+    }
 }
 
 /// The user that workers run as, so that they may write to files the master makes.
@@ -121,11 +134,21 @@ pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
     Ok(file)
 }
 
-fn open(target: &Target, owner: Owner) -> io::Result<OwnedFd> {
+fn open(target: &LogFile, owner: Owner) -> io::Result<OwnedFd> {
     match target {
-        Target::Stderr => io::stderr().as_fd().try_clone_to_owned(),
-        Target::File(path) => open_for_append(path, owner).map(OwnedFd::from),
+        LogFile::Off => File::options().write(true).open("/dev/null").map(OwnedFd::from),
+        LogFile::Stderr => io::stderr().as_fd().try_clone_to_owned(),
+        LogFile::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+        LogFile::Path(path) => open_for_append(path, owner).map(OwnedFd::from),
     }
+}
+
+/// Logs panics, with their backtrace, as any other event: one line.
+pub(crate) fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let backtrace = std::backtrace::Backtrace::force_capture();
+        tracing::error!(backtrace = %backtrace, "{info}");
+    }));
 }
 
 fn level_number(level: Level) -> u8 {

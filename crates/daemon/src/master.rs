@@ -58,7 +58,7 @@ pub(crate) struct Master {
     pub(super) title: Option<Title>,
     pub(super) notifier: Notifier,
     /// Held, and removed at the end.
-    pub(super) pid_file: Option<PidFile>,
+    pub(super) _pid_file: Option<PidFile>,
     /// Whoever waits for the first workers to be ready.
     pub(super) launcher: Launcher,
     pub(super) workers: Workers,
@@ -78,6 +78,38 @@ pub(crate) struct Master {
 }
 
 impl Master {
+    /// A master without workers.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a start, each made by its own step")]
+    pub(crate) fn new(
+        config_path: PathBuf,
+        board: Scoreboard,
+        signals: Signals,
+        title: Option<Title>,
+        notifier: Notifier,
+        pid_file: Option<PidFile>,
+        launcher: Launcher,
+        generation: Generation,
+    ) -> Self {
+        Self {
+            config_path,
+            board,
+            signals,
+            title,
+            notifier,
+            _pid_file: pid_file,
+            launcher,
+            generation,
+            workers: Workers::default(),
+            last_number: 1,
+            reload: None,
+            reload_wanted: false,
+            stopping: None,
+            parked: false,
+            backoff: BTreeMap::new(),
+            due: Vec::new(),
+        }
+    }
+
     /// Starts `first` and supervises until the end; in a worker's process, runs the worker.
     pub(crate) fn run(mut self, first: Generation) -> ExitCode {
         match self.supervise(first) {
@@ -92,7 +124,9 @@ impl Master {
     fn supervise(&mut self, first: Generation) -> ControlFlow<Box<Start>, ExitCode> {
         self.start_candidate(first)?;
         loop {
-            if self.workers.is_empty() && let Some(stopping) = self.stopping {
+            if self.workers.is_empty()
+                && let Some(stopping) = self.stopping
+            {
                 info!("stopped");
                 let failed = stopping == Stopping::Failed;
                 return ControlFlow::Continue(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
@@ -277,9 +311,12 @@ impl Master {
             info!("worker {number} of generation {generation} (process {pid}) {how} after {life:.1?}");
             return;
         }
-        error!("worker {number} of generation {generation} (process {pid}) {how} after {life:.1?}; it was {doing}");
+        error!(
+            "worker {number} of generation {generation} (process {pid}) {how} after {life:.1?}; it was {doing}"
+        );
         if self.candidate() == Some(generation) {
-            let before = if stage == Stage::Starting { "before it was ready" } else { "right after it was ready" };
+            let before =
+                if stage == Stage::Starting { "before it was ready" } else { "right after it was ready" };
             self.refuse(&format!("worker {number} {how} {before}; the log has the reason"));
         } else if generation == self.generation.number {
             let delay = self.backoff.entry(number).or_default().ended(life);
@@ -295,32 +332,36 @@ impl Master {
         let due: Vec<u32> = self.due.iter().filter(|(_, at)| *at <= now).map(|(number, _)| *number).collect();
         self.due.retain(|(_, at)| *at > now);
         for number in due {
-            self.spawn(None, number)?;
+            if let Err(reason) = self.spawn(None, number)? {
+                error!("{reason}");
+                let delay = self.backoff.entry(number).or_default().ended(Duration::ZERO);
+                self.due.push((number, Instant::now() + delay));
+            }
         }
         Split::Continue(())
     }
 
-    /// Forks worker `number` of `candidate`, or of the generation that serves.
-    pub(super) fn spawn(&mut self, candidate: Option<&Generation>, number: u32) -> Split {
+    /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.
+    pub(super) fn spawn(
+        &mut self,
+        candidate: Option<&Generation>,
+        number: u32,
+    ) -> ControlFlow<Box<Start>, Result<(), String>> {
         let generation = candidate.unwrap_or(&self.generation);
         let slots = *generation.config.events.worker_connections;
         let sockets = generation.sockets.for_worker(number as usize, generation.workers as usize);
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
         let (id, workers) = (generation.number, generation.workers);
         let Some(block) = self.board.lend(id, number, slots) else {
-            error!("no block of the scoreboard is free: too many workers still drain");
-            self.due.push((number, Instant::now() + Duration::from_secs(1)));
-            return Split::Continue(());
+            let reason = "no block of the scoreboard is free: too many workers still drain";
+            return ControlFlow::Continue(Err(reason.to_owned()));
         };
         let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
         let ((ours, theirs), side) = match forked {
             Ok(forked) => forked,
             Err(failure) => {
-                error!("cannot start worker {number}: {failure}");
                 self.board.fold(block);
-                let delay = self.backoff.entry(number).or_default().ended(Duration::ZERO);
-                self.due.push((number, Instant::now() + delay));
-                return Split::Continue(());
+                return ControlFlow::Continue(Err(format!("cannot start worker {number}: {failure}")));
             }
         };
         match side {
@@ -330,7 +371,7 @@ impl Master {
                 let mut process = Process::new(pid, number, id, block, ours);
                 process.surplus = surplus;
                 self.workers.add(process);
-                Split::Continue(())
+                ControlFlow::Continue(Ok(()))
             }
             Fork::Child => {
                 let start = Start {
@@ -346,7 +387,7 @@ impl Master {
                     channel: Some(theirs),
                     title: self.title.take(),
                 };
-                Split::Break(Box::new(start))
+                ControlFlow::Break(Box::new(start))
             }
         }
     }

@@ -40,11 +40,6 @@ impl PidFile {
         file.set_len(0).and_then(|()| file.write_all(format!("{owner}\n").as_bytes())).map_err(failed)?;
         Ok(Self { path: path.to_owned(), _file: file, owner })
     }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl Drop for PidFile {
@@ -66,7 +61,7 @@ mod tests {
         fs::write(&path, "a much longer line left by a killed process\n").expect("stale file");
         PidFile::check_free(&path).expect("nobody holds it");
         let mut file = PidFile::create(&path).expect("created");
-        assert_eq!(fs::read_to_string(file.path()).expect("read"), format!("{}\n", Pid::this()));
+        assert_eq!(fs::read_to_string(&path).expect("read"), format!("{}\n", Pid::this()));
         file.owner = Pid::from_raw(1);
         drop(file);
         assert!(path.exists(), "a process that is not the owner leaves it");

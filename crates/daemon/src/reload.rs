@@ -121,8 +121,8 @@ impl Master {
     /// Reads and checks the configuration and opens what is new; the message says why that cannot be.
     fn check(&mut self) -> Result<Generation, String> {
         let system = System::probe();
-        let (config, warnings) = Config::load(&self.config_path, &system)
-            .map_err(|findings| findings.render(Style::Plain))?;
+        let (config, warnings) =
+            Config::load(&self.config_path, &system).map_err(|findings| findings.render(Style::Plain))?;
         if !warnings.is_empty() {
             log_lines(&warnings.render(Style::Plain), |line| warn!("{line}"));
         }
@@ -158,10 +158,16 @@ impl Master {
             self.board.set_state(MasterState::Reloading);
         }
         let deadline = Instant::now() + READY_TIMEOUT;
+        let mut started = Ok(());
         for number in 0..candidate.workers {
-            self.spawn(Some(&candidate), number)?;
+            if started.is_ok() {
+                started = self.spawn(Some(&candidate), number)?;
+            }
         }
         self.reload = Some(Reload::Starting { candidate: Box::new(candidate), deadline });
+        if let Err(reason) = started {
+            self.refuse(&reason);
+        }
         Split::Continue(())
     }
 
@@ -234,7 +240,8 @@ impl Master {
         error!("the reload is refused; generation {} goes on", self.generation.number);
         self.board.set_state(if self.parked { MasterState::Parked } else { MasterState::Serving });
         self.board.reload_ends(false, message);
-        self.notifier.ready(&format!("generation {} serves; the last reload was refused", self.generation.number));
+        self.notifier
+            .ready(&format!("generation {} serves; the last reload was refused", self.generation.number));
     }
 
     /// Takes back what a reload has done so far, unless it is committed.

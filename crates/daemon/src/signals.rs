@@ -50,14 +50,6 @@ pub(crate) fn block() -> io::Result<()> {
     Ok(handled().thread_set_mask()?)
 }
 
-/// Undoes [`block`] and all else, for a program that is to be executed.
-///
-/// # Errors
-/// What the system reports.
-pub(crate) fn unblock() -> io::Result<()> {
-    Ok(SigSet::empty().thread_set_mask()?)
-}
-
 /// The mask that is in force while a worker's backend waits.
 pub(crate) fn worker_wait_mask() -> SigSet {
     let mut set = handled();
@@ -184,7 +176,6 @@ mod tests {
         assert_eq!(received, Received { signal: Signal::SIGHUP, sender: Some(Pid::this()) });
         assert!(received.to_string().contains("SIGHUP from process"), "{received}");
         assert_eq!(signals.next().expect("read"), None);
-        unblock().expect("unblocked");
     }
 
     #[test]

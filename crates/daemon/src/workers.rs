@@ -191,7 +191,9 @@ impl Workers {
             if process.kill_at.is_some_and(|at| at <= now) {
                 process.kill_at = None;
                 let Process { pid, number, generation, .. } = process;
-                error!("worker {number} of generation {generation} (process {pid}) did not end in time: killing it");
+                error!(
+                    "worker {number} of generation {generation} (process {pid}) did not end in time: killing it"
+                );
                 let _ = kill(*pid, Signal::SIGKILL);
             }
         }
@@ -204,7 +206,8 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(number)) => {
-            let name = Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.to_string());
+            let name = Signal::try_from(number)
+                .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string());
             let core = if status.core_dumped() { " (core dumped)" } else { "" };
             format!("was killed by {name}{core}")
         }

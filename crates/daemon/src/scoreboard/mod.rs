@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use crate::lock::{self, LockError};
 
-pub(crate) use snapshot::{MasterView, ReadError, Snapshot, Watch, WorkerView};
+pub(crate) use snapshot::{ReadError, Snapshot, Watch, WorkerView};
 
 /// The name of the file in the runtime directory.
 const FILE_NAME: &str = "scoreboard";
@@ -370,8 +370,31 @@ impl Block {
         Stats::new(Rc::clone(&self.words), self.base + IDENTITY_WORDS)
     }
 
+    /// What the worker is doing by its own account, for the report on its end: "serving connection 7, in a
+    /// turn; 3 connections: 2 idle, 1 sending".
+    pub(crate) fn describe(&self) -> String {
+        let stats = self.stats();
+        let state = WorkerState::from_word(self.get(Identity::State))
+            .map_or("of an unknown state", WorkerState::name);
+        let running = match stats.gauge(Gauge::RunningConnection) {
+            0 if stats.gauge(Gauge::TurnStarted) == 0 => "asleep".to_owned(),
+            0 => "in a turn".to_owned(),
+            connection => format!("handling connection {connection}"),
+        };
+        let phases = Phase::ALL.into_iter().map(|phase| (stats.in_phase(phase), phase.name()));
+        let phases: Vec<String> =
+            phases.filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+        let open = stats.gauge(Gauge::OpenConnections);
+        let separator = if phases.is_empty() { "" } else { ": " };
+        format!("{state}, {running}, with {open} connections{separator}{}", phases.join(", "))
+    }
+
     fn set(&self, word: Identity, value: u64) {
         self.words[self.base + word as usize].store(value, Release);
+    }
+
+    fn get(&self, word: Identity) -> u64 {
+        self.words[self.base + word as usize].load(Relaxed)
     }
 }
 
