@@ -69,6 +69,17 @@ impl Master {
 
     /// Does what the reload under way is waiting for, or begins the one that is wanted.
     pub(super) fn advance_reload(&mut self) -> Split {
+        self.finish_step();
+        // Here and not in the next round: nothing may be there to begin that.
+        if self.reload.is_none() && self.reload_wanted && self.stopping.is_none() {
+            self.reload_wanted = false;
+            return self.begin_reload();
+        }
+        Split::Continue(())
+    }
+
+    /// Ends the step that the reload is at, if what it waits for has come.
+    fn finish_step(&mut self) {
         let now = Instant::now();
         match &mut self.reload {
             Some(Reload::Starting { candidate, deadline }) => {
@@ -96,14 +107,8 @@ impl Master {
                     self.reload = None;
                 }
             }
-            Some(Reload::Releasing { .. }) => {}
-            None if self.reload_wanted && self.stopping.is_none() => {
-                self.reload_wanted = false;
-                return self.begin_reload();
-            }
-            None => {}
+            Some(Reload::Releasing { .. }) | None => {}
         }
-        Split::Continue(())
     }
 
     fn begin_reload(&mut self) -> Split {

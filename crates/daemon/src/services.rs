@@ -27,8 +27,10 @@ impl Service for Stub {
     fn connection(&self, stream: Stream) -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
             let mut buffer = [0; 4096];
+            let mut wait = drover_event::Idle::First;
             loop {
-                if stream.idle(drover_event::Idle::Further).await.is_err() {
+                let w = std::mem::replace(&mut wait, drover_event::Idle::Further);
+                if stream.idle(w).await.is_err() {
                     return;
                 }
                 match stream.receive(&mut buffer).await {

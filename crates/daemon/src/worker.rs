@@ -126,6 +126,7 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         worker.core().spawn(obey(Rc::clone(channel), Rc::clone(&orders)));
     }
     services.start(worker.core());
+    worker.core().notifier().notify();
     let shift = Shift { start, services, orders, channel, flags };
     while !shift.is_over(worker.core()) {
         worker.turn()?;
@@ -307,6 +308,7 @@ impl Shift {
         }
         if release_surplus.take() {
             core.release_surplus();
+            core.notifier().notify();
             if let Some(channel) = &self.channel {
                 report(channel, Report::SurplusReleased);
             }
@@ -323,6 +325,8 @@ impl Shift {
         let timeout = self.start.config.process.shutdown_timeout;
         info!("drains {} connections, for {timeout:?} at most", core.open_connections());
         core.spawn(deadline(core.clone(), timeout, Rc::clone(&self.orders)));
+        // What was posted between two turns must not wait for the next event.
+        core.notifier().notify();
     }
 
     fn reopen_logs(&self) {
