@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))?;
 
     let settings = Settings { wait_signals: Some(before), ..Settings::default() };
-    let shared = Shared { stats: Stats::private()?, mutex: None, notifier: None };
+    let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
     let mut worker = Worker::new(settings, shared)?;
     let socket = TcpListener::bind("127.0.0.1:7007")?;
     socket.set_nonblocking(true)?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
+use crate::accept::balanced::Balance;
 use crate::accept::gate::Gate;
 use crate::accept::mutex::AcceptMutex;
 use crate::backend::{Backend, BackendKind, Kind};
@@ -22,6 +23,7 @@ use crate::event::{EventId, Events, Flags};
 use crate::listener::Listener;
 use crate::notify::Notifier;
 use crate::posted::{PostedQueues, QueueName};
+use crate::splice::PipeStore;
 use crate::stats::{Counter, Stats};
 use crate::task::Tasks;
 use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
@@ -77,6 +79,9 @@ pub struct Shared {
     pub stats: Stats,
     /// The lock behind the `mutex` strategy; without it such listeners fall back to `shared`.
     pub mutex: Option<AcceptMutex>,
+    /// The workers among which `balanced` listeners balance; without it such listeners fall back to
+    /// `shared`.
+    pub balance: Option<Balance>,
     /// An eventfd made before the fork, by which other processes can wake this worker; without it
     /// the worker makes its own.
     pub notifier: Option<OwnedFd>,
@@ -111,6 +116,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) notifier: Notifier,
     pub(crate) buffers: BufferPool,
+    pub(crate) pipes: PipeStore,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -141,7 +147,7 @@ impl Core {
             kind: backend.kind(),
             backend,
             listeners: Vec::new(),
-            gate: Gate::new(shared.mutex),
+            gate: Gate::new(shared.mutex, shared.balance),
             open: 0,
             draining: false,
             moved: 0,
@@ -156,6 +162,7 @@ impl Core {
             settings,
             notifier,
             buffers,
+            pipes: PipeStore::default(),
             armed: Cell::new(false),
         }));
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));

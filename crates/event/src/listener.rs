@@ -19,12 +19,14 @@ pub enum Strategy {
     Mutex,
     /// Each worker has a socket of its own and the kernel spreads connections over them.
     ReusePort,
+    /// As `Exclusive`, and workers with more connections than others leave new ones to them.
+    Balanced,
 }
 
 impl Strategy {
     /// All strategies.
     pub const ALL: &'static [Strategy] =
-        &[Strategy::Shared, Strategy::Exclusive, Strategy::Mutex, Strategy::ReusePort];
+        &[Self::Shared, Self::Exclusive, Self::Mutex, Self::ReusePort, Self::Balanced];
 
     /// The word used in the config, in logs and on the scoreboard.
     pub const fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Strategy {
             Strategy::Exclusive => "exclusive",
             Strategy::Mutex => "mutex",
             Strategy::ReusePort => "reuseport",
+            Strategy::Balanced => "balanced",
         }
     }
 }
@@ -57,7 +60,7 @@ impl FromStr for Strategy {
 
 /// A word that names no accept strategy.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no accept strategy: use shared, exclusive, mutex or reuseport")]
+#[error("`{0}` is no accept strategy: use shared, exclusive, mutex, reuseport or balanced")]
 pub struct UnknownStrategy(String);
 
 /// The protocol behind a listener.

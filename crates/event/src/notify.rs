@@ -50,6 +50,13 @@ impl Notifier {
         let _ = unistd::write(&self.descriptor, &1u64.to_ne_bytes());
     }
 
+    /// Takes the notification back, for backends that would report it until then.
+    pub(crate) fn reset(&self) {
+        let mut counter = [0; size_of::<u64>()];
+        // An empty counter (EAGAIN) means that there is nothing to take back.
+        let _ = unistd::read(&self.descriptor, &mut counter);
+    }
+
     /// Has the worker resume the task of `token`.
     pub(crate) fn wake(&self, token: Token) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(token);

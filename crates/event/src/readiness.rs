@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use tracing::{debug, error};
 
+use crate::accept::balanced;
 use crate::backend::{Mode, Registration, Report};
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
@@ -70,12 +71,11 @@ impl Core {
     /// Acts on one readiness report, or posts what it sets off while the mutex is held.
     pub(crate) fn dispatch(&self, report: Report, posting: bool) {
         if report.token == Token::NOTIFIER {
-            self.inner().notifier.take_woken().into_iter().for_each(|token| self.wake(token));
+            self.take_notification();
             return;
         }
-        let Some(slot) = self.note_readiness(report) else { return };
-        for (direction, reported) in [(Direction::Read, report.readable), (Direction::Write, report.writable)]
-        {
+        let Some((slot, reported)) = self.note_readiness(report) else { return };
+        for (direction, reported) in DIRECTIONS.into_iter().zip(reported) {
             let event = EventId::of_slot(slot, direction);
             let handler = {
                 let state = &mut *self.state();
@@ -83,13 +83,14 @@ impl Core {
                 if !reported || state.slots.resolve(report.token).is_none() {
                     continue;
                 }
-                let Flagged { waiting, accept } = flagged(state, event);
-                if !waiting {
+                let flags = state.events[event].flags;
+                let accepts = flags.has(Flags::ACCEPT);
+                // A listener may have been taken out since the report was made.
+                if !flags.has(Flags::WAITING) || (accepts && !flags.has(Flags::ACTIVE)) {
                     continue;
                 }
                 if posting {
-                    let queue = if accept { QueueName::Accept } else { QueueName::Posted };
-                    self.post(state, event, queue);
+                    self.post(state, event, if accepts { QueueName::Accept } else { QueueName::Posted });
                     continue;
                 }
                 state.events[event].handler
@@ -98,40 +99,46 @@ impl Core {
         }
     }
 
-    /// Sets the flags that the report implies; `None` for a report about a slot's earlier life.
-    fn note_readiness(&self, report: Report) -> Option<u32> {
+    /// Sets the flags that the report implies and tells which directions it is about; `None` for a
+    /// report about a slot's earlier life.
+    fn note_readiness(&self, report: Report) -> Option<(u32, [bool; 2])> {
         let state = &mut *self.state();
         let Some(slot) = state.slots.resolve(report.token) else {
             debug!(slot = report.token.index(), "stale event");
             self.stats().add(Counter::StaleEvents, 1);
             return None;
         };
-        for (direction, reported) in [(Direction::Read, report.readable), (Direction::Write, report.writable)]
-        {
+        let mut reported = [report.readable, report.writable];
+        for (direction, reported) in DIRECTIONS.into_iter().zip(&mut reported) {
             let flags = &mut state.events[EventId::of_slot(slot, direction)].flags;
-            if reported && flags.has(Flags::ACTIVE) {
-                flags.set(Flags::READY);
-                if report.ended {
-                    flags.set(Flags::END);
+            *reported &= flags.has(Flags::ACTIVE);
+            if !*reported {
+                continue;
+            }
+            flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            // A level-triggered backend would report it again and again until somebody receives.
+            if !state.kind.edge && !flags.has(Flags::ACCEPT) {
+                let target = registration(state, slot);
+                state.events[EventId::of_slot(slot, direction)].flags.clear(Flags::ACTIVE);
+                if let Err(source) = state.backend.disable(target, direction) {
+                    error!(slot, "disabling {direction:?}: {source}");
                 }
             }
         }
-        Some(slot)
+        Some((slot, reported))
+    }
+
+    fn take_notification(&self) {
+        let notifier = &self.inner().notifier;
+        if !self.state().kind.edge {
+            notifier.reset();
+        }
+        balanced::answer(self, &mut self.state());
+        notifier.take_woken().into_iter().for_each(|token| self.wake(token));
     }
 }
 
-struct Flagged {
-    waiting: bool,
-    accept: bool,
-}
-
-fn flagged(state: &State, event: EventId) -> Flagged {
-    let flags = state.events[event].flags;
-    Flagged {
-        waiting: flags.has(Flags::WAITING) && flags.has(Flags::ACTIVE),
-        accept: flags.has(Flags::ACCEPT),
-    }
-}
+const DIRECTIONS: [Direction; 2] = [Direction::Read, Direction::Write];
 
 /// The slot as the backend sees it.
 pub(crate) fn registration(state: &State, slot: u32) -> Registration {
@@ -150,8 +157,22 @@ pub(crate) fn watch(state: &mut State, slot: u32, direction: Direction, mode: Mo
     if state.events[event].flags.has(Flags::ACTIVE) {
         return Ok(());
     }
-    state.backend.add(registration(state, slot), direction, mode)?;
+    let target = registration(state, slot);
+    if mode == Mode::Connection && !state.kind.edge {
+        state.backend.enable(target, direction)?;
+    } else {
+        state.backend.add(target, direction, mode)?;
+    }
     state.events[event].flags.set(Flags::ACTIVE);
+    Ok(())
+}
+
+/// Has the backend watch both directions of a connection at once.
+pub(crate) fn watch_connection(state: &mut State, slot: u32) -> io::Result<()> {
+    state.backend.add_connection(registration(state, slot))?;
+    for direction in DIRECTIONS {
+        state.events[EventId::of_slot(slot, direction)].flags.set(Flags::ACTIVE);
+    }
     Ok(())
 }
 
@@ -167,7 +188,8 @@ pub(crate) fn unwatch(state: &mut State, slot: u32, direction: Direction) -> io:
 }
 
 /// What has to be armed before a task waits to receive: with an edge-triggered backend the first
-/// wait registers, and nothing more is ever needed.
+/// wait registers and nothing more is ever needed; with a level-triggered one every wait enables
+/// the direction that the last report disabled.
 pub(crate) fn handle_read_event(state: &mut State, slot: u32) -> io::Result<()> {
     watch(state, slot, Direction::Read, Mode::Connection)
 }

@@ -67,6 +67,8 @@ named_words! {
         MutexWon = "mutex_won",
         /// Turns that tried for the accept mutex and lost.
         MutexLost = "mutex_lost",
+        /// Times this worker left new connections to less loaded workers.
+        GateClosed = "gate_closed",
         /// Times a listener was removed and added again to give other workers a chance.
         ReAdds = "re_adds",
         /// Tasks that panicked, each of which cost its connection.
@@ -97,6 +99,11 @@ named_words! {
         TurnStarted = "turn_started",
         /// The longest turn so far, in milliseconds.
         LongestTurnMs = "longest_turn_ms",
+        /// 1 while this worker takes part in balancing.
+        Balancing = "balancing",
+        /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
+        /// once it answered. The one word that others write.
+        WokenAt = "woken_at",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
     }

@@ -17,7 +17,7 @@ const EVERY: u32 = 16;
 /// Moves this worker to the end of the listener's wait queue when it is time to.
 pub(crate) fn give_others_a_chance(core: &Core, state: &mut State, number: u32) {
     let Some(listener) = &state.listeners[number as usize] else { return };
-    if listener.strategy != Strategy::Exclusive || listener.accepts == 0 {
+    if !matches!(listener.strategy, Strategy::Exclusive | Strategy::Balanced) || listener.accepts == 0 {
         return;
     }
     let due = listener.accepts.is_multiple_of(EVERY) || state.gate.over_threshold();

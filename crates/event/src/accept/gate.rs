@@ -1,16 +1,18 @@
 //! The accept gate: whether this worker's listeners are in the backend this turn.
 //!
-//! It closes for two reasons. A listener with the `mutex` strategy is in the backend only while the
-//! worker wins the mutex, which it tries once a turn. And all listeners are out while accepting is
+//! It closes for three reasons. A listener with the `mutex` strategy is in the backend only while the
+//! worker wins the mutex, which it tries once a turn. One with the `balanced` strategy is in while
+//! the worker has about as few connections as others. And all listeners are out while accepting is
 //! paused, because descriptors or memory ran out.
 
 use tracing::{debug, error};
 
+use crate::accept::balanced::{self, Balance};
 use crate::accept::mutex::AcceptMutex;
 use crate::accept::{put_in, take_out};
 use crate::core::{Core, State};
 use crate::event::{Direction, EventId};
-use crate::listener::{Listener, Strategy};
+use crate::listener::Strategy;
 use crate::stats::Counter;
 
 pub(crate) struct Gate {
@@ -18,14 +20,25 @@ pub(crate) struct Gate {
     held: bool,
     /// Whether listeners with the `mutex` strategy are in the backend.
     mutex_listeners_in: bool,
+    pub(crate) balance: Option<Balance>,
+    /// Whether listeners with the `balanced` strategy are in the backend.
+    pub(crate) balanced_listeners_in: bool,
     paused: bool,
     /// Above zero: over the load threshold (`connections / 8 - free`, after each accept).
     threshold: i64,
 }
 
 impl Gate {
-    pub(crate) fn new(mutex: Option<AcceptMutex>) -> Self {
-        Self { mutex, held: false, mutex_listeners_in: false, paused: false, threshold: 0 }
+    pub(crate) fn new(mutex: Option<AcceptMutex>, balance: Option<Balance>) -> Self {
+        Self {
+            mutex,
+            held: false,
+            mutex_listeners_in: false,
+            balance,
+            balanced_listeners_in: true,
+            paused: false,
+            threshold: 0,
+        }
     }
 
     pub(crate) fn has_mutex(&self) -> bool {
@@ -52,25 +65,35 @@ impl Gate {
 }
 
 impl Core {
-    /// Step 2 of a turn: tries the mutex where a listener needs it, and shortens the sleep where
-    /// the listeners have to stay out.
+    /// Step 2 of a turn, where a listener's strategy has a gate: decides whether it is open, and
+    /// shortens the sleep where it is not.
     pub(crate) fn try_gate(&self, sleep_ms: &mut Option<u32>) {
         let state = &mut *self.state();
-        if state.gate.paused || !wants_mutex(state) {
+        if state.gate.paused {
             return;
         }
-        let Some(mutex) = &state.gate.mutex else { return };
+        if has_listener(state, Strategy::Balanced) && !balanced::open_if_level(self, state) {
+            sleep_at_most(sleep_ms, balanced::LOOK_AGAIN_MS);
+        }
+        if has_listener(state, Strategy::Mutex) && !self.try_mutex(state) {
+            let delay = self.settings().accept_mutex_delay.as_millis();
+            sleep_at_most(sleep_ms, u32::try_from(delay).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Tries the mutex, unless this worker is over its load threshold, and puts its listeners in or
+    /// takes them out accordingly.
+    fn try_mutex(&self, state: &mut State) -> bool {
+        let Some(mutex) = &state.gate.mutex else { return false };
         let tried = state.gate.threshold <= 0;
-        let won = tried && mutex.try_lock();
-        if won {
+        if tried && mutex.try_lock() {
             debug!("accept mutex locked");
             self.stats().add(Counter::MutexWon, 1);
             state.gate.held = true;
-            if !state.gate.mutex_listeners_in {
-                state.gate.mutex_listeners_in = true;
-                for_each_mutex_listener(state, put_in_or_log);
+            if !std::mem::replace(&mut state.gate.mutex_listeners_in, true) {
+                for_each_listener(state, Strategy::Mutex, put_in_or_log);
             }
-            return;
+            return true;
         }
         if tried {
             debug!("accept mutex lock failed");
@@ -78,12 +101,10 @@ impl Core {
         } else {
             state.gate.threshold -= 1;
         }
-        if state.gate.mutex_listeners_in {
-            state.gate.mutex_listeners_in = false;
-            for_each_mutex_listener(state, take_out);
+        if std::mem::take(&mut state.gate.mutex_listeners_in) {
+            for_each_listener(state, Strategy::Mutex, take_out);
         }
-        let delay = u32::try_from(self.settings().accept_mutex_delay.as_millis()).unwrap_or(u32::MAX);
-        *sleep_ms = Some(sleep_ms.map_or(delay, |sleep| sleep.min(delay)));
+        false
     }
 
     /// Step 6 of a turn: lets others have the mutex.
@@ -103,22 +124,24 @@ impl Core {
     }
 }
 
-fn wants_mutex(state: &State) -> bool {
-    state.listeners.iter().flatten().any(|listener| listener.strategy == Strategy::Mutex)
+fn sleep_at_most(sleep_ms: &mut Option<u32>, limit: u32) {
+    *sleep_ms = Some(sleep_ms.map_or(limit, |sleep| sleep.min(limit)));
 }
 
-fn for_each_mutex_listener(state: &mut State, action: fn(&mut State, u32)) {
-    let is_mutex = |listener: &Option<Listener>| {
-        listener.as_ref().is_some_and(|listener| listener.strategy == Strategy::Mutex)
-    };
+fn has_listener(state: &State, strategy: Strategy) -> bool {
+    state.listeners.iter().flatten().any(|listener| listener.strategy == strategy)
+}
+
+/// Calls `action` for every listener with `strategy`.
+pub(crate) fn for_each_listener(state: &mut State, strategy: Strategy, action: fn(&mut State, u32)) {
     for number in 0..state.listeners.len() {
-        if is_mutex(&state.listeners[number]) {
+        if state.listeners[number].as_ref().is_some_and(|listener| listener.strategy == strategy) {
             action(state, number as u32);
         }
     }
 }
 
-fn put_in_or_log(state: &mut State, number: u32) {
+pub(crate) fn put_in_or_log(state: &mut State, number: u32) {
     if let Err(source) = put_in(state, number) {
         error!("putting a listener into the backend: {source}");
     }
@@ -129,6 +152,7 @@ fn put_in_or_log(state: &mut State, number: u32) {
 pub(crate) fn pause_accepting(core: &Core, state: &mut State) {
     state.gate.paused = true;
     state.gate.mutex_listeners_in = false;
+    state.gate.balanced_listeners_in = false;
     let mut timed = None;
     for number in 0..state.listeners.len() {
         if let Some(listener) = &state.listeners[number] {
@@ -142,12 +166,10 @@ pub(crate) fn pause_accepting(core: &Core, state: &mut State) {
     }
 }
 
-/// Puts the listeners back after a pause; those with the mutex wait for it.
+/// Puts the listeners back after a pause; those with a gate of their own wait for it.
 pub(crate) fn resume_accepting(state: &mut State) {
     state.gate.paused = false;
-    for number in 0..state.listeners.len() {
-        if state.listeners[number].as_ref().is_some_and(|listener| listener.strategy != Strategy::Mutex) {
-            put_in_or_log(state, number as u32);
-        }
+    for strategy in [Strategy::Shared, Strategy::Exclusive, Strategy::ReusePort] {
+        for_each_listener(state, strategy, put_in_or_log);
     }
 }

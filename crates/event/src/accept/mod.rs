@@ -2,10 +2,11 @@
 //!
 //! One connection is taken per wake-up, or with `multi_accept` as many as there are up to a bound.
 //! What each strategy adds stands in a file of its own: [`exclusive`] (re-adding), [`mutex`] (the
-//! lock), [`gate`] (who has listeners in the backend this turn), [`reuseport`] (sockets that a
-//! reload makes surplus). Running out of descriptors or memory takes all listeners out for a while:
+//! lock), [`balanced`] (leaving connections to others), [`gate`] (whether listeners are in the backend
+//! this turn), [`reuseport`] (sockets that a reload makes surplus). Running out of descriptors or memory takes all listeners out for a while:
 //! never a spin.
 
+pub mod balanced;
 pub(crate) mod exclusive;
 pub(crate) mod gate;
 pub mod mutex;
@@ -94,6 +95,9 @@ impl Core {
             hope: Hope::default(),
             surplus,
         }));
+        if strategy == Strategy::Balanced {
+            self.stats().set(Gauge::Balancing, 1);
+        }
         if strategy != Strategy::Mutex {
             put_in(state, number).map_err(|source| Error::Watch { what: address, source })?;
         }
@@ -107,6 +111,7 @@ impl Core {
         if std::mem::replace(&mut self.state().draining, true) {
             return;
         }
+        self.stats().set(Gauge::Balancing, 0);
         let count = self.state().listeners.len() as u32;
         (0..count).for_each(|listener| self.leave(listener));
         let idle: Vec<u32> = {
@@ -142,8 +147,9 @@ fn effective_strategy(core: &Core, state: &State, options: &ListenerOptions) -> 
         Strategy::Shared | Strategy::ReusePort => return wanted,
         _ if core.settings().workers == 1 => "one worker has nobody to share with",
         Strategy::Mutex if !state.gate.has_mutex() => "there is no shared memory for the lock",
+        Strategy::Balanced if state.gate.balance.is_none() => "it does not know the other workers",
         Strategy::Exclusive if !state.kind.exclusive => "the backend has no exclusive wake-ups",
-        Strategy::Exclusive | Strategy::Mutex => return wanted,
+        Strategy::Exclusive | Strategy::Mutex | Strategy::Balanced => return wanted,
     };
     info!(address = options.address, "accept strategy {wanted} falls back to shared: {reason}");
     Strategy::Shared
@@ -153,7 +159,7 @@ fn effective_strategy(core: &Core, state: &State, options: &ListenerOptions) -> 
 pub(crate) fn put_in(state: &mut State, number: u32) -> io::Result<()> {
     let Some(listener) = &state.listeners[number as usize] else { return Ok(()) };
     let mode = match listener.strategy {
-        Strategy::Exclusive => Mode::ExclusiveListener,
+        Strategy::Exclusive | Strategy::Balanced if state.kind.exclusive => Mode::ExclusiveListener,
         _ => Mode::Listener,
     };
     readiness::watch(state, listener.slot, Direction::Read, mode)
@@ -181,20 +187,30 @@ enum Outcome {
 
 /// The handler of a listener's read event.
 fn on_acceptable(core: &Core, event: EventId) {
-    let listener = {
+    let (listener, strategy) = {
         let state = &mut *core.state();
         if state.events[event].flags.take(Flags::TIMED_OUT) {
             gate::resume_accepting(state);
             return;
         }
-        state.slots[event.row()].listener
+        let number = state.slots[event.row()].listener;
+        let Some(listener) = &state.listeners[number as usize] else { return };
+        (number, listener.strategy)
     };
+    let balanced = strategy == Strategy::Balanced;
+    // Others may have lost connections since this worker last looked.
+    if balanced && balanced::close_if_above(core, &mut core.state()) {
+        return;
+    }
     let most = if core.settings().multi_accept { MULTI_ACCEPT_MOST } else { 1 };
     for _ in 0..most {
         match accept_one(core, listener) {
             Outcome::Accepted => exclusive::give_others_a_chance(core, &mut core.state(), listener),
             Outcome::Failed => {}
             Outcome::Ended => break,
+        }
+        if balanced && balanced::close_if_above(core, &mut core.state()) {
+            break;
         }
     }
 }

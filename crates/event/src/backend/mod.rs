@@ -19,7 +19,9 @@ use crate::event::Direction;
 use crate::token::Token;
 
 pub mod epoll;
+pub mod poll;
 pub mod scripted;
+pub mod select;
 
 /// What kind of backend it is; callers adapt through two helpers and never ask which one runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,16 +121,22 @@ pub trait Backend {
 pub enum BackendKind {
     /// `epoll(7)`
     Epoll,
+    /// `poll(2)`
+    Poll,
+    /// `select(2)`
+    Select,
 }
 
 impl BackendKind {
     /// All of them, best first.
-    pub const ALL: &'static [BackendKind] = &[BackendKind::Epoll];
+    pub const ALL: &'static [BackendKind] = &[BackendKind::Epoll, BackendKind::Poll, BackendKind::Select];
 
     /// The word used in the config.
     pub const fn name(self) -> &'static str {
         match self {
             BackendKind::Epoll => "epoll",
+            BackendKind::Poll => "poll",
+            BackendKind::Select => "select",
         }
     }
 
@@ -139,6 +147,8 @@ impl BackendKind {
     pub fn open(self, epoll_events: u32) -> io::Result<Box<dyn Backend>> {
         match self {
             BackendKind::Epoll => Ok(Box::new(epoll::EpollBackend::new(epoll_events)?)),
+            BackendKind::Poll => Ok(Box::new(poll::PollBackend::new())),
+            BackendKind::Select => Ok(Box::new(select::SelectBackend::new())),
         }
     }
 }

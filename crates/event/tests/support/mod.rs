@@ -1,6 +1,9 @@
 //! What the tests of the loop share: a scripted worker, services made of closures, a log.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of this module")]
 
+pub mod backends;
+pub mod running;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -54,8 +57,12 @@ impl Scripted {
         let words = Rc::new(SharedWords::anonymous(1).expect("memory"));
         let mutex = AcceptMutex::new(words, 0, 77);
         let script = Script::new();
-        let shared =
-            Shared { stats: Stats::private().expect("memory"), mutex: Some(mutex.clone()), notifier: None };
+        let shared = Shared {
+            stats: Stats::private().expect("memory"),
+            mutex: Some(mutex.clone()),
+            balance: None,
+            notifier: None,
+        };
         let worker = Worker::scripted(settings, shared, &script).expect("worker");
         Self { worker, script, mutex }
     }
