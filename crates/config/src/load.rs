@@ -64,34 +64,32 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
 /// Parses one text, with a finding for every line whose syntax is wrong, and returns what could be understood.
 fn syntax(file: u32, text: &str, findings: &mut Findings, broken: &mut Vec<Place>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut last_line = 0;
+    let mut lines = Vec::new();
     for error in errors {
         let place = Place::new(file, error.span().unwrap_or(0..0));
         broken.push(place);
         // Further errors on a line mostly follow from its first.
         let (line, _) = findings.sources().line_and_column(place);
-        if line == last_line {
+        if findings.is_full() {
+            break;
+        }
+        if lines.contains(&line) {
             continue;
         }
-        last_line = line;
+        lines.push(line);
         let found = findings.sources().text(place).to_owned();
         let finding = findings.error(place, "this is not TOML");
+        // The parser takes any word without quotes for a string or, by its first letter, for a boolean.
+        let word = error.message().starts_with("string values must be quoted")
+            || error.message().starts_with("invalid boolean");
         match error.message() {
-            "string values must be quoted, expected literal string" if found.is_empty() => {
-                finding.label("a value is missing");
-            }
-            "string values must be quoted, expected literal string" => {
-                finding.label("strings stand in quotes").help(format!("write {}", quoted(&found)));
-            }
+            _ if word && found.is_empty() => finding.label("a value is missing"),
+            _ if word => finding.label("strings stand in quotes").help(format!("write {}", quoted(&found))),
             "duplicate key" => {
-                finding
-                    .label("stands here a second time")
-                    .help("each key and table can stand once in a file");
+                finding.label("stands here a second time").help("each key and table can stand once in a file")
             }
-            message => {
-                finding.label(message);
-            }
-        }
+            message => finding.label(message),
+        };
     }
     Node::from_table(file, &table)
 }
@@ -161,7 +159,7 @@ impl Loader {
                 self.not_patterns(pattern);
                 continue;
             };
-            for path in self.matches(&directory.join(text), pattern.place) {
+            for path in self.matches(directory, text, pattern.place) {
                 if let Some(Node { kind: Kind::Table(more), .. }) = self.file(&path, Some(pattern.place)) {
                     merge(entries, more, &mut self.findings);
                 }
@@ -177,13 +175,20 @@ impl Loader {
     }
 
     /// The files a pattern stands for, in the order of their names. A plain path stands for itself, so that
-    /// a file that is not there is an error; a pattern may match nothing.
-    fn matches(&mut self, pattern: &Path, place: Place) -> Vec<PathBuf> {
-        let text = pattern.to_string_lossy();
-        if !text.contains(['*', '?', '[']) {
-            return vec![pattern.to_owned()];
+    /// a file that is not there is an error; a pattern may match nothing, and matches no hidden files, as those
+    /// are often what an editor left behind.
+    fn matches(&mut self, directory: &Path, pattern: &str, place: Place) -> Vec<PathBuf> {
+        if !pattern.contains(['*', '?', '[']) {
+            return vec![directory.join(pattern)];
         }
-        match glob::glob(&text) {
+        let pattern = match directory.to_str() {
+            Some(directory) if !directory.is_empty() && !pattern.starts_with('/') => {
+                format!("{}/{pattern}", glob::Pattern::escape(directory))
+            }
+            _ => pattern.to_owned(),
+        };
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        match glob::glob_with(&pattern, options) {
             Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
             Err(error) => {
                 self.findings.error(place, "`include` has a pattern that is wrong").label(error.msg);

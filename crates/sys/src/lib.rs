@@ -13,5 +13,6 @@ pub mod priority;
 pub mod select;
 pub mod signal;
 pub mod socket;
+mod time;
 pub mod title;
 pub mod waker;
