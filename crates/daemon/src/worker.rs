@@ -1,4 +1,4 @@
-//! A worker process: how it starts, its loop, and how it ends.
+//! A worker: how it starts, its loop, and how it ends.
 //!
 //! The child of a fork has dropped the whole master by the time it gets here, and with it every descriptor
 //! that is not its own. What is left is a [`Start`]. Privileges go before anything of the outside world is
