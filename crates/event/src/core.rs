@@ -16,9 +16,12 @@ use crate::accept::balanced::Balance;
 use crate::accept::gate::Gate;
 use crate::accept::mutex::AcceptMutex;
 use crate::backend::{Backend, BackendKind, Kind};
+use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::{Clock, Millis, WallClock};
 use crate::connection::Slots;
+use crate::datagram::{Outgoing, Sessions};
+use crate::debug::DebugConnection;
 use crate::event::{EventId, Events, Flags};
 use crate::listener::Listener;
 use crate::notify::Notifier;
@@ -52,6 +55,12 @@ pub struct Settings {
     pub accept_mutex_delay: Duration,
     /// The size of the worker's pooled buffers in bytes.
     pub buffer_size: usize,
+    /// How exact timers have to be: with it the wait has no limit of its own, a periodic alarm ends
+    /// it instead, and the clock is read only when that rang. `None`: as exact as the clock.
+    pub timer_resolution: Option<Duration>,
+    /// Peers whose connections are logged at debug level while others are not; see
+    /// [`logging_verbosely`](crate::logging_verbosely).
+    pub debug_connections: Vec<DebugConnection>,
     /// The signal mask in force during the backend's wait and only then.
     pub wait_signals: Option<SigSet>,
 }
@@ -67,6 +76,8 @@ impl Default for Settings {
             multi_accept: false,
             accept_mutex_delay: Duration::from_millis(500),
             buffer_size: 16 * 1024,
+            timer_resolution: None,
+            debug_connections: Vec::new(),
             wait_signals: None,
         }
     }
@@ -98,6 +109,7 @@ pub(crate) struct State {
     pub(crate) kind: Kind,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) gate: Gate,
+    pub(crate) sessions: Sessions,
     /// Connections with peers that are open.
     pub(crate) open: u32,
     pub(crate) draining: bool,
@@ -117,6 +129,8 @@ pub(crate) struct Inner {
     pub(crate) notifier: Notifier,
     pub(crate) buffers: BufferPool,
     pub(crate) pipes: PipeStore,
+    pub(crate) outgoing: RefCell<Outgoing>,
+    pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -148,6 +162,7 @@ impl Core {
             backend,
             listeners: Vec::new(),
             gate: Gate::new(shared.mutex, shared.balance),
+            sessions: Sessions::default(),
             open: 0,
             draining: false,
             moved: 0,
@@ -163,6 +178,8 @@ impl Core {
             notifier,
             buffers,
             pipes: PipeStore::default(),
+            outgoing: RefCell::default(),
+            thread_pool: RefCell::new(None),
             armed: Cell::new(false),
         }));
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));

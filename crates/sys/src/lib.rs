@@ -4,10 +4,17 @@
 //! exposes nothing that a caller could use to break memory safety. Where nix has a safe call that
 //! costs no more, drover uses nix and nothing stands here.
 
+mod address;
+pub mod datagram;
 pub mod epoll;
+pub mod fork;
+pub mod listen;
 pub mod memory;
 pub mod poll;
+pub mod priority;
 pub mod select;
+pub mod signal;
 pub mod socket;
 mod time;
+pub mod title;
 pub mod waker;
