@@ -10,6 +10,8 @@ use drover_config::ListenAddress;
 use drover_event::{ListenerOptions, Settings, Shared, Stats, Strategy, Worker};
 use drover_http::Plan;
 use drover_http::config::{Http, Listen, Location, PathMatch, Return, Server};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::TcpNoDelay;
 
 fn location(path: &str) -> Location {
     Location {
@@ -53,6 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (listener, service) in plan.listeners().iter().zip(&started.services) {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
+        // Connections inherit it. Without it the end of a file waits for the client's acknowledgement.
+        setsockopt(&socket, TcpNoDelay, &true)?;
         let options = ListenerOptions {
             address: listener.address.to_string(),
             strategy: Strategy::Shared,
