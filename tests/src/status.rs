@@ -1,0 +1,61 @@
+//! `drover status --json`, read back.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::binary;
+
+/// The daemon as the scoreboard shows it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Status {
+    /// The running generation.
+    pub generation: u64,
+    /// Every worker that has not ended, also of older generations.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// One worker.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WorkerStatus {
+    /// The worker's number.
+    pub worker: u32,
+    /// Its process id.
+    pub pid: i32,
+    /// The generation it belongs to.
+    pub generation: u64,
+    /// `starting`, `running`, `draining`, ...
+    pub state: String,
+    /// Open connections.
+    pub connections: u64,
+    /// Free slots.
+    pub free_slots: u64,
+    /// Connections accepted.
+    pub accepts: u64,
+    /// Requests answered.
+    pub requests: u64,
+}
+
+impl Status {
+    /// Asks the daemon that was started with this config file.
+    pub fn read(config: &Path) -> Result<Status, String> {
+        let json = Status::text(config)?;
+        serde_json::from_str(&json).map_err(|error| format!("{error} in\n{json}"))
+    }
+
+    /// The JSON itself.
+    pub fn text(config: &Path) -> Result<String, String> {
+        let output = binary::run(["status".as_ref(), "--json".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// True when there is a worker, and each of the running generation serves.
+    pub fn all_serve(&self) -> bool {
+        let mut current =
+            self.workers.iter().filter(|worker| worker.generation == self.generation).peekable();
+        current.peek().is_some() && current.all(|worker| worker.state == "running")
+    }
+}
