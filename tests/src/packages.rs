@@ -1,6 +1,8 @@
 //! Tools that come from the distribution: there already, installed now, or done without.
 
 use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -51,11 +53,23 @@ fn install(package: &str) -> Result<(), String> {
         apt_get(&["update"])?;
         *updated = true;
     }
-    apt_get(&["install", "--yes", "--no-install-recommends", package])
+    without_starting_services(|| apt_get(&["install", "--yes", "--no-install-recommends", package]))
+}
+
+/// A server's package starts the server, on a port that somebody else may use. Debian asks this script first.
+fn without_starting_services<T>(install: impl FnOnce() -> T) -> T {
+    let policy = Path::new("/usr/sbin/policy-rc.d");
+    let ours = !policy.exists()
+        && fs::write(policy, "#!/bin/sh\nexit 101\n").is_ok()
+        && fs::set_permissions(policy, fs::Permissions::from_mode(0o755)).is_ok();
+    let outcome = install();
+    if ours {
+        let _ = fs::remove_file(policy);
+    }
+    outcome
 }
 
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
-    // A server that a package starts by itself would take ports: policy-rc.d is asked, but may be absent.
     let status = Command::new("apt-get")
         .args(["-o", "DPkg::Lock::Timeout=300", "--quiet"])
         .args(arguments)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{self, Signal};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 
 /// True while the process exists and has not ended (one that waits to be reaped has).
 pub fn alive(pid: Pid) -> bool {
@@ -97,16 +97,14 @@ pub fn cpu_time(pid: Pid) -> Option<CpuTime> {
     Some(CpuTime { user, system: sum - user })
 }
 
-/// The time a single-threaded process has spent on a processor.
+/// The time that all threads of a process have spent on a processor.
 fn run_time(pid: Pid) -> Option<Duration> {
-    let precise = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
-    let nanoseconds = precise.as_deref().and_then(|text| text.split_whitespace().next()?.parse().ok());
-    if let Some(nanoseconds) = nanoseconds.filter(|n| *n > 0) {
-        return Some(Duration::from_nanos(nanoseconds));
-    }
-    let ticks = stat_field(pid, 14)?.parse::<u64>().ok()? + stat_field(pid, 15)?.parse::<u64>().ok()?;
-    let a_second = sysconf(SysconfVar::CLK_TCK).ok()?? as u64;
-    Some(Duration::from_millis(ticks * 1_000 / a_second))
+    let of_thread = |thread: fs::DirEntry| {
+        let schedstat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    Some(threads.filter_map(|thread| of_thread(thread.ok()?)).sum())
 }
 
 /// A field of `/proc/PID/stat` by its number in proc(5), from 3 on.
