@@ -22,7 +22,7 @@ pub fn source_root() -> &'static Path {
 pub fn drover() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match env::var_os("DROVER") {
-        Some(path) => PathBuf::from(path),
+        Some(path) => std::path::absolute(path).expect("a path"),
         None => build(),
     })
 }
