@@ -161,6 +161,16 @@ impl Drover {
         self.generation_after(before);
     }
 
+    /// Reloads, and waits until a new generation serves; the old workers may still drain.
+    #[track_caller]
+    pub fn reload_begun(&self) {
+        let before = self.status().generation;
+        self.signal(Signal::SIGHUP);
+        eventually("the new generation serves", || {
+            self.try_status().filter(|status| status.generation > before && status.all_serve()).map(drop)
+        });
+    }
+
     /// Waits until a generation later than this one serves alone.
     #[track_caller]
     pub fn generation_after(&self, generation: u64) {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::http::{Client, Failure, request};
@@ -15,6 +15,7 @@ use crate::http::{Client, Failure, request};
 pub struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
+    first_failure: Arc<Mutex<Option<String>>>,
     threads: Vec<JoinHandle<Tally>>,
 }
 
@@ -46,15 +47,25 @@ impl fmt::Display for Tally {
 impl Load {
     /// Starts this many threads, each asking for `target`; an answer is one with status 200.
     pub fn start(threads: u8, address: SocketAddrV4, target: &str) -> Load {
-        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let threads = (0..threads)
-            .map(|number| {
-                let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-                let request = request("GET", target, "Connection: close\r\n");
-                thread::spawn(move || work(number, address, &request, &stop, &answered))
-            })
-            .collect();
-        Load { stop, answered, threads }
+        let mut load = Load {
+            stop: Arc::default(),
+            answered: Arc::default(),
+            first_failure: Arc::default(),
+            threads: Vec::new(),
+        };
+        for number in 0..threads {
+            let asker = Asker {
+                // Each has the outgoing ports of an address of its own: ports in TIME_WAIT run out later.
+                source: Ipv4Addr::new(127, 0, 77, number + 1),
+                address,
+                request: request("GET", target, "Connection: close\r\n"),
+                stop: Arc::clone(&load.stop),
+                answered: Arc::clone(&load.answered),
+                first_failure: Arc::clone(&load.first_failure),
+            };
+            load.threads.push(thread::spawn(move || asker.run()));
+        }
+        load
     }
 
     /// Requests answered so far.
@@ -69,6 +80,17 @@ impl Load {
         crate::eventually("the load is answered", || (self.answered() >= goal).then_some(()));
     }
 
+    /// Fails when a request has failed so far.
+    ///
+    /// # Panics
+    ///
+    /// Then: with the first reason, and `when` it was.
+    #[track_caller]
+    pub fn assert_no_loss(&self, when: &str) {
+        let first = self.first_failure.lock().expect("load threads do not panic");
+        assert!(first.is_none(), "lost a request at {when}: {}", first.as_deref().unwrap_or_default());
+    }
+
     /// Stops the threads and adds up what they saw.
     pub fn stop(self) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
@@ -80,20 +102,33 @@ impl Load {
     }
 }
 
-fn work(number: u8, address: SocketAddrV4, request: &str, stop: &AtomicBool, answered: &AtomicU64) -> Tally {
-    let mut tally = Tally::default();
-    // Each thread has the outgoing ports of an address of its own: ports in TIME_WAIT run out later.
-    let source = Ipv4Addr::new(127, 0, 77, number + 1);
-    while !stop.load(Ordering::Relaxed) {
-        match once(source, address, request) {
-            Ok(()) => {
-                tally.answered += 1;
-                answered.fetch_add(1, Ordering::Relaxed);
+/// One thread.
+struct Asker {
+    source: Ipv4Addr,
+    address: SocketAddrV4,
+    request: String,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    first_failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Asker {
+    fn run(&self) -> Tally {
+        let mut tally = Tally::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            match once(self.source, self.address, &self.request) {
+                Ok(()) => {
+                    tally.answered += 1;
+                    self.answered.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(reason) => {
+                    self.first_failure.lock().expect("nobody panics").get_or_insert_with(|| reason.clone());
+                    *tally.failures.entry(reason).or_default() += 1;
+                }
             }
-            Err(reason) => *tally.failures.entry(reason).or_default() += 1,
         }
+        tally
     }
-    tally
 }
 
 fn once(source: Ipv4Addr, address: SocketAddrV4, request: &str) -> Result<(), String> {
