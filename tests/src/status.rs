@@ -13,6 +13,17 @@ pub struct Status {
     pub generation: u64,
     /// Every worker that has not ended, also of older generations.
     pub workers: Vec<WorkerStatus>,
+    /// Sums over all workers there are and have been.
+    pub totals: Totals,
+}
+
+/// Sums that never fall.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Totals {
+    /// Connections accepted.
+    pub accepts: u64,
+    /// Requests answered.
+    pub requests: u64,
 }
 
 /// One worker.
