@@ -1,0 +1,52 @@
+//! Where log lines go: `"stderr"`, `"off"`, or the path of a file.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::node::Node;
+use crate::output::{Output, quoted};
+use crate::reader::Reader;
+use crate::value::Value;
+
+/// Where log lines go. A file of one of these names is written `"./off"`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LogFile {
+    /// Nowhere.
+    Off,
+    /// To the standard error that the daemon was started with.
+    Stderr,
+    /// To the standard output that the daemon was started with.
+    Stdout,
+    /// Appended to this file.
+    Path(PathBuf),
+}
+
+impl fmt::Display for LogFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogFile::Off => out.write_str("off"),
+            LogFile::Stderr => out.write_str("stderr"),
+            LogFile::Stdout => out.write_str("stdout"),
+            LogFile::Path(path) => path.display().fmt(out),
+        }
+    }
+}
+
+impl Value for LogFile {
+    fn type_name() -> String {
+        r#""off" or "stderr" or "stdout" or path"#.into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<LogFile> {
+        match node.as_str() {
+            Some("off") => Some(LogFile::Off),
+            Some("stderr") => Some(LogFile::Stderr),
+            Some("stdout") => Some(LogFile::Stdout),
+            _ => PathBuf::read(node, reader).map(LogFile::Path),
+        }
+    }
+
+    fn write(&self) -> Output {
+        Output::Inline(quoted(&self.to_string()))
+    }
+}

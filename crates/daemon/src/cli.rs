@@ -1,0 +1,92 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::DEFAULT_PATH;
+
+/// A pre-fork worker daemon: one master, many workers, one event loop each.
+#[derive(Parser, Debug)]
+#[command(name = "drover", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What drover is to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Start the daemon and stay until it is stopped
+    ///
+    /// Reads and checks the config, opens the listen sockets and starts the workers. Stays in the foreground unless
+    /// [process] daemon is true.
+    Run(ConfigFile),
+    /// Check the config and say everything that is wrong with it
+    ///
+    /// Exits with 0 if the config can be used, and with 1 otherwise. Opens nothing that disturbs a running daemon.
+    Check(ConfigFile),
+    /// Print the config that is in effect, every default filled in
+    ///
+    /// What is printed is a config file that means the same.
+    Config(ConfigArgs),
+    /// Have a running daemon read its config again
+    ///
+    /// Waits for the verdict. Exits with 0 once the new workers serve, and with 1 and what is wrong if the config
+    /// cannot be used; the daemon then goes on with the old one.
+    Reload(ConfigFile),
+    /// Stop a running daemon, letting its connections finish
+    Stop(StopArgs),
+    /// Have a running daemon open its log files again, after they were moved
+    Reopen(ConfigFile),
+    /// Show the master and its workers: state, connections, accepts, requests
+    Status(StatusArgs),
+}
+
+/// Which daemon: all else is found through its config.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigFile {
+    /// The config file
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub(crate) path: PathBuf,
+}
+
+/// Arguments of `drover config`.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Print the reference of all keys instead, in Markdown
+    #[arg(long)]
+    pub(crate) reference: bool,
+}
+
+/// Arguments of `drover stop`.
+#[derive(Args, Debug)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Close all connections at once instead
+    #[arg(long)]
+    pub(crate) fast: bool,
+}
+
+/// Arguments of `drover status`.
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

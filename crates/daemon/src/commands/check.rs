@@ -1,0 +1,60 @@
+//! `drover check`: everything that is wrong with a config, or that nothing is.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use drover_config::Findings;
+
+use super::{print, print_findings};
+use crate::cli::ConfigFile;
+use crate::config::{Config, System};
+
+/// Checks the config, prints the findings and a line that sums up.
+pub(crate) fn check(args: &ConfigFile) -> io::Result<ExitCode> {
+    let system = System::probe();
+    match Config::load(&args.path, &system) {
+        Ok((config, warnings)) => {
+            print_findings(&warnings);
+            print(&format!("{}: {}\n", args.path.display(), summary(&config, &warnings, &system)))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(findings) => {
+            print_findings(&findings);
+            eprint!("\n{}", failure(&args.path, &findings));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// `ok, 1 warning: 4 workers of 512 slots, listening on 0.0.0.0:8080 (exclusive)`
+fn summary(config: &Config, warnings: &Findings, system: &System) -> String {
+    let ok = match warnings.warnings() {
+        0 => "ok".to_owned(),
+        count => format!("ok, {}", counted(count, "warning")),
+    };
+    let workers = counted(config.worker_count(system) as usize, "worker");
+    let slots = counted(*config.events.worker_connections as usize, "slot");
+    let listeners: Vec<String> = config
+        .http
+        .listeners()
+        .iter()
+        .map(|listener| format!("{} ({})", listener.address, config.accept_in_force(listener, system).accept))
+        .collect();
+    match listeners.is_empty() {
+        true => format!("{ok}: {workers} of {slots}, listening nowhere"),
+        false => format!("{ok}: {workers} of {slots}, listening on {}", listeners.join(", ")),
+    }
+}
+
+fn failure(path: &Path, findings: &Findings) -> String {
+    let errors = counted(findings.errors(), "error");
+    match findings.warnings() {
+        0 => format!("{}: {errors}\n", path.display()),
+        count => format!("{}: {errors}, {}\n", path.display(), counted(count, "warning")),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,28 @@
+//! The subcommands, one function each in a module of its own.
+
+mod check;
+mod config;
+
+use std::io::{self, IsTerminal, Write};
+
+use drover_config::{Findings, Style};
+
+pub(crate) use check::check;
+pub(crate) use config::config;
+
+/// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
+pub(crate) fn print_findings(findings: &Findings) {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = if !plain && io::stderr().is_terminal() { Style::Coloured } else { Style::Plain };
+    let mut stderr = io::stderr().lock();
+    // Nobody is left to tell if standard error is closed.
+    let _ = stderr.write_all(findings.render(style).as_bytes());
+}
+
+/// Writes to standard output; a reader that went away early, such as `head`, is no error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}

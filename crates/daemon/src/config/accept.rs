@@ -1,0 +1,44 @@
+//! Which accept strategy a listener really gets.
+
+use drover_config::ListenAddress;
+use drover_http::config::{Accept, Listener};
+
+use super::Config;
+use super::system::System;
+
+/// A strategy, and why it is not the one that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InForce {
+    /// The strategy.
+    pub(crate) accept: Accept,
+    /// The reason, where it is a fallback that the operator should hear of.
+    pub(crate) reason: Option<&'static str>,
+}
+
+impl Config {
+    /// The strategy of a listener: its own or that of `[events]`, or what that falls back to.
+    pub(crate) fn accept_in_force(&self, listener: &Listener, system: &System) -> InForce {
+        let wanted = listener.accept.unwrap_or(*self.events.accept);
+        in_force(wanted, &listener.address, self.worker_count(system), *self.process.master)
+    }
+}
+
+/// `exclusive` of a worker alone becomes `shared` without a word: it makes no difference to anybody.
+fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool) -> InForce {
+    let alone = workers == 1;
+    let (accept, reason) = match wanted {
+        Accept::Reuseport if !master => {
+            (Accept::Shared, Some("without a master there is one process and one socket"))
+        }
+        Accept::Reuseport if matches!(address, ListenAddress::Unix(_)) && alone => {
+            (Accept::Shared, Some("unix sockets cannot share a path"))
+        }
+        Accept::Reuseport if matches!(address, ListenAddress::Unix(_)) => {
+            (Accept::Exclusive, Some("unix sockets cannot share a path"))
+        }
+        Accept::Mutex if alone => (Accept::Shared, Some("one worker alone has nobody to take turns with")),
+        Accept::Exclusive if alone => (Accept::Shared, None),
+        wanted => (wanted, None),
+    };
+    InForce { accept, reason }
+}

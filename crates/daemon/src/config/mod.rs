@@ -1,0 +1,247 @@
+//! The config as a whole: `[process]`, `[log]`, `[events]` and the tables of the services.
+//!
+//! The structs are the schema: see [`drover_config::table!`]. [`Config::load`] reads and checks everything.
+
+mod accept;
+mod check;
+mod system;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_config::{Findings, Kind, Located, LogFile, Node, Output, Ranged, Reader, Value};
+use drover_http::config::{Accept, Http};
+
+pub(crate) use system::System;
+
+/// No time-out is longer than this: ten years, which a timer still can count.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Where the config is unless told otherwise.
+pub(crate) const DEFAULT_PATH: &str = "/etc/drover/drover.toml";
+
+drover_config::table! {
+    /// Everything that is configured.
+    pub(crate) struct Config {
+        /// The master, its workers, and what they may use.
+        pub process: Process = Process::default(),
+        /// The log of the daemon itself.
+        pub log: Log = Log::default(),
+        /// The event loop of each worker.
+        pub events: Events = Events::default(),
+        /// The HTTP service.
+        pub http: Http = Http::default(),
+    }
+}
+
+impl Config {
+    /// Reads a file with what it includes, checks everything, and fills in the defaults that depend on the
+    /// system. With the config come the findings that are warnings; without, everything that is wrong.
+    pub(crate) fn load(path: &Path, system: &System) -> Result<(Config, Findings), Box<Findings>> {
+        let (config, mut findings) = drover_config::load::<Config>(path);
+        if let Some(config) = &config {
+            config.check(system, &mut findings);
+            config.check_files(&mut findings);
+        }
+        match config {
+            Some(config) if !findings.has_errors() => Ok((config.filled_in(system), findings)),
+            _ => Err(Box::new(findings)),
+        }
+    }
+
+    fn filled_in(mut self, system: &System) -> Config {
+        let process = &mut self.process;
+        let runtime_dir = process.runtime_dir.get_or_insert_with(|| system.runtime_dir());
+        process.pid_file.get_or_insert_with(|| runtime_dir.join("drover.pid"));
+        self
+    }
+
+    /// How many workers there are.
+    pub(crate) fn worker_count(&self, system: &System) -> u32 {
+        match *self.process.workers {
+            _ if !*self.process.master => 1,
+            Workers::Auto => system.parallelism,
+            Workers::Count(count) => count,
+        }
+    }
+}
+
+drover_config::table! {
+    /// The master, its workers, and what they may use.
+    pub(crate) struct Process {
+        /// Number of workers; "auto" is one for each CPU that the daemon may use.
+        #[range = 1..=1024]
+        pub workers: Located<Workers> = Workers::Auto.into(),
+        /// User that workers run as, where the daemon is started as root; else they run as the starter.
+        #[example = "\"drover\""]
+        pub user: Option<Located<String>> = None,
+        /// File with the master's pid; else drover.pid in the runtime directory.
+        #[example = "\"/run/drover/drover.pid\""]
+        pub pid_file: Option<PathBuf> = None,
+        /// Directory of the scoreboard; else /run/drover for root, $XDG_RUNTIME_DIR/drover or /tmp/drover-UID for others.
+        #[example = "\"/run/drover\""]
+        pub runtime_dir: Option<PathBuf> = None,
+        /// Time that connections may take to finish when a worker stops gracefully.
+        #[range = Duration::ZERO..=LONGEST]
+        pub shutdown_timeout: Duration = Duration::from_secs(30),
+        /// Most descriptors of each process; else as inherited.
+        #[range = 64..=1_048_576]
+        #[example = "65536"]
+        pub rlimit_nofile: Option<Located<u32>> = None,
+        /// Scheduling priority of workers, from the most favoured to the least.
+        #[range = -20..=19]
+        pub nice: i32 = 0,
+        /// Which CPU each worker stays on: "off", "auto" for one after the other, or a list of CPU numbers.
+        pub cpu_affinity: Located<Affinity> = Affinity::Off.into(),
+        /// Whether a master supervises the workers; false runs one process that is both, for debugging.
+        pub master: Located<bool> = true.into(),
+        /// Whether to leave the terminal and run in the background.
+        pub daemon: bool = false,
+        /// How processes name themselves in the process list.
+        pub title: String = "drover".to_owned(),
+    }
+}
+
+drover_config::table! {
+    /// The log of the daemon itself.
+    pub(crate) struct Log {
+        /// The least severe level that is logged.
+        pub level: Level = Level::Info,
+        /// Where the lines go.
+        pub file: Located<LogFile> = LogFile::Stderr.into(),
+        /// The form of the lines.
+        pub format: Format = Format::Text,
+    }
+}
+
+drover_config::table! {
+    /// The event loop of each worker.
+    pub(crate) struct Events {
+        /// The backend.
+        #[key = "use"]
+        pub backend: Backend = Backend::Epoll,
+        /// Slots of each worker; every listener, the channel and every connection takes one.
+        #[range = 1..=4_194_304]
+        pub worker_connections: Located<u32> = 512.into(),
+        /// Who gets a new connection, where a listen address does not say.
+        pub accept: Located<Accept> = Accept::Exclusive.into(),
+        /// Whether a worker accepts all connections that wait (up to 64) on a wake-up, rather than one.
+        pub multi_accept: bool = false,
+        /// Time between tries for the accept mutex, and before accepting again after descriptors ran out.
+        #[range = SHORTEST..=Duration::from_secs(60)]
+        pub accept_mutex_delay: Duration = Duration::from_millis(500),
+        /// Most events taken from the kernel in one turn.
+        #[range = 1..=65_536]
+        pub epoll_events: u32 = 512,
+    }
+}
+
+drover_config::choice! {
+    /// How severe a log line is.
+    pub(crate) enum Level {
+        /// Something failed.
+        Error = "error",
+        /// Something is not as it should be.
+        Warn = "warn",
+        /// What happens to the daemon.
+        Info = "info",
+        /// What happens in a worker's loop.
+        Debug = "debug",
+        /// Every step.
+        Trace = "trace",
+    }
+}
+
+drover_config::choice! {
+    /// The form of log lines.
+    pub(crate) enum Format {
+        /// For people.
+        Text = "text",
+        /// For programs: one object a line.
+        Json = "json",
+    }
+}
+
+drover_config::choice! {
+    /// Backends by their names in the config.
+    pub(crate) enum Backend {
+        /// epoll(7).
+        Epoll = "epoll",
+    }
+}
+
+/// How many workers there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Workers {
+    /// One for each CPU that the daemon may use.
+    Auto,
+    /// This many.
+    Count(u32),
+}
+
+impl Value for Workers {
+    fn type_name() -> String {
+        "\"auto\" or integer".into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Workers> {
+        match &node.kind {
+            Kind::String(text) if text == "auto" => Some(Workers::Auto),
+            Kind::Integer(_) => u32::read(node, reader).map(Workers::Count),
+            _ => reader.expected(node, &Self::type_name()),
+        }
+    }
+
+    fn write(&self) -> Output {
+        match self {
+            Workers::Auto => "auto".to_owned().write(),
+            Workers::Count(count) => count.write(),
+        }
+    }
+}
+
+impl Ranged for Workers {
+    type Bound = u32;
+
+    fn bounded(&self) -> Option<&u32> {
+        match self {
+            Workers::Auto => None,
+            Workers::Count(count) => Some(count),
+        }
+    }
+}
+
+/// Which CPU each worker stays on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Affinity {
+    /// Wherever the kernel puts it.
+    Off,
+    /// Worker k on the k-th CPU that the daemon may use, beginning again after the last.
+    Auto,
+    /// Worker k on the k-th CPU of the list, beginning again after the last.
+    Cpus(Vec<u32>),
+}
+
+impl Value for Affinity {
+    fn type_name() -> String {
+        "\"off\" or \"auto\" or list of integers".into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Affinity> {
+        match &node.kind {
+            Kind::String(text) if text == "off" => Some(Affinity::Off),
+            Kind::String(text) if text == "auto" => Some(Affinity::Auto),
+            Kind::Array(cpus) if !cpus.is_empty() => Vec::read(node, reader).map(Affinity::Cpus),
+            _ => reader.expected(node, &Self::type_name()),
+        }
+    }
+
+    fn write(&self) -> Output {
+        match self {
+            Affinity::Off => "off".to_owned().write(),
+            Affinity::Auto => "auto".to_owned().write(),
+            Affinity::Cpus(cpus) => cpus.write(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Names of servers: their form, and the pairs of address and name that two servers claim.
+
+use std::collections::HashMap;
+
+use drover_config::{Findings, ListenAddress, Place};
+
+use crate::config::{Http, Server};
+
+pub(super) fn check(http: &Http, findings: &mut Findings) {
+    let mut claimed: HashMap<(&ListenAddress, String), (usize, Option<Place>)> = HashMap::new();
+    for (number, server) in http.servers.iter().enumerate() {
+        check_form(server, findings);
+        for (listen, (name, place)) in pairs(server) {
+            let Some((first, first_place)) = claimed.get(&(listen, name.clone())) else {
+                claimed.insert((listen, name), (number, place));
+                continue;
+            };
+            if *first == number {
+                continue;
+            }
+            let who = match name.is_empty() {
+                true => "without a name".to_owned(),
+                false => format!("named {name:?}"),
+            };
+            findings
+                .error(place, format!("two servers {who} on {listen}"))
+                .label("the second here")
+                .related(*first_place, "the first here")
+                .help("requests could only ever reach the first; give the second another name or address");
+        }
+    }
+}
+
+/// Every address with every name of a server; a server without names has the empty one.
+fn pairs(server: &Server) -> Vec<(&ListenAddress, (String, Option<Place>))> {
+    let mut pairs = Vec::new();
+    for listen in server.listen.iter() {
+        if server.server_names.is_empty() {
+            pairs.push((&listen.address, (String::new(), listen.place())));
+        }
+        for name in &server.server_names {
+            pairs.push((&listen.address, (name.to_ascii_lowercase(), name.place())));
+        }
+    }
+    pairs
+}
+
+fn check_form(server: &Server, findings: &mut Findings) {
+    for (at, name) in server.server_names.iter().enumerate() {
+        if let Some(wrong) = wrong_name(name) {
+            findings
+                .error(name.place(), "`server_names` has a name that no request can have")
+                .label(wrong)
+                .help("names are \"example.org\", \"*.example.org\" or \"www.example.*\"");
+        }
+        let same = |first: &&drover_config::Located<String>| first.eq_ignore_ascii_case(name);
+        if let Some(first) = server.server_names[..at].iter().find(same) {
+            findings
+                .warning(name.place(), format!("the server is named {:?} twice", name.as_str()))
+                .label("no effect")
+                .related(first.place(), "named first here");
+        }
+    }
+}
+
+fn wrong_name(name: &str) -> Option<&'static str> {
+    let inner = name.strip_prefix("*.").or_else(|| name.strip_suffix(".*")).unwrap_or(name);
+    if inner.is_empty() {
+        return Some("empty");
+    }
+    if name.starts_with('~') {
+        return Some("regular expressions are not supported");
+    }
+    if inner.contains('*') {
+        return Some("`*` stands for the first or the last part, and only once");
+    }
+    if inner.contains("://") || inner.contains('/') {
+        return Some("a name alone, without scheme or path");
+    }
+    if inner.contains(':') && !inner.starts_with('[') {
+        return Some("a name alone, without port");
+    }
+    if inner.split('.').any(str::is_empty) {
+        return Some("a part between dots is empty");
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+    match inner.chars().all(allowed) {
+        true => None,
+        false if !inner.is_ascii() => Some("write names of other scripts in their \"xn--\" form"),
+        false => Some("only letters, digits, `-`, `_` and `.`"),
+    }
+}

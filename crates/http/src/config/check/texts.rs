@@ -1,0 +1,84 @@
+//! Texts: log formats and the logs that name them, variables, and what becomes a header field.
+
+use drover_config::{Findings, Located, LogFile, nearest};
+
+use super::CheckContext;
+use crate::config::{AccessLog, BUILT_IN_LOG_FORMATS, Http};
+
+pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Findings) {
+    for (name, text) in http.log_formats.iter() {
+        check_variables(text, context, findings);
+        if BUILT_IN_LOG_FORMATS.iter().any(|(built_in, _)| built_in == name) {
+            findings
+                .error(text.place(), format!("the log format `{name}` is built in"))
+                .label("give this one another name");
+        }
+    }
+    check_log(&http.access_log, http, findings);
+    check_types(http, findings);
+    for location in http.servers.iter().flat_map(|server| &server.locations) {
+        if let Some(log) = &location.access_log {
+            check_log(log, http, findings);
+        }
+        let Some(answer) = &location.return_ else { continue };
+        for text in [&answer.body, &answer.location].into_iter().flatten() {
+            check_variables(text, context, findings);
+        }
+        if let Some(text) = &answer.location {
+            check_field("location", text, findings);
+        }
+        if let Some(text) = &answer.content_type {
+            check_field("content_type", text, findings);
+        }
+    }
+}
+
+fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
+    if let Err(wrong) = (context.variables)(text) {
+        findings.error(text.place(), "the text has a variable that is wrong").label(wrong);
+    }
+}
+
+fn check_log(log: &AccessLog, http: &Http, findings: &mut Findings) {
+    let name = log.format.as_str();
+    let names = || {
+        let built_in = BUILT_IN_LOG_FORMATS.iter().map(|(name, _)| *name);
+        built_in.chain(http.log_formats.keys().map(String::as_str))
+    };
+    if !names().any(|known| known == name) {
+        let help = match nearest(name, names()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("define it: [http.log_formats] {name} = \"$remote_addr $request $status\""),
+        };
+        findings
+            .error(log.format.place(), format!("the log format `{name}` is not defined"))
+            .label("no such format in [http.log_formats]")
+            .help(help);
+    } else if *log.file == LogFile::Off && log.format.place().is_some() {
+        findings
+            .warning(log.format.place(), "`format` has no effect here")
+            .label("the log is off")
+            .help("say where the lines go: file = \"stderr\" or the path of a file");
+    }
+}
+
+fn check_types(http: &Http, findings: &mut Findings) {
+    check_field("default_type", &http.default_type, findings);
+    for (extension, text) in http.types.iter() {
+        check_field(extension, text, findings);
+        if extension.is_empty() || extension.contains(['.', '/']) {
+            findings
+                .error(text.place(), format!("`{extension}` is no file extension"))
+                .label("the last part of a file's name, without the dot");
+        }
+    }
+}
+
+/// RFC 9110, 5.5: a field's value has no control characters; a line end in it would begin another field.
+fn check_field(key: &str, text: &Located<String>, findings: &mut Findings) {
+    if text.chars().any(|c| c.is_control() && c != '\t') {
+        findings
+            .error(text.place(), format!("`{key}` cannot be sent"))
+            .label("has a line end or another control character in it");
+    }
+}

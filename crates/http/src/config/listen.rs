@@ -1,0 +1,128 @@
+//! `listen`: the addresses of a server, and the listeners that all servers together need.
+
+use drover_config::{ListenAddress, Located, Node, Output, Reader, Shorthand, Value};
+
+use super::Http;
+
+drover_config::choice! {
+    /// Accept strategies by their names in the config.
+    pub enum Accept {
+        /// Every worker has the shared socket; the kernel wakes one or a few.
+        Exclusive = "exclusive",
+        /// Every worker has the shared socket; everyone is woken.
+        Shared = "shared",
+        /// Only the holder of a lock in shared memory has the listener.
+        Mutex = "mutex",
+        /// Each worker has its own socket on the same address.
+        Reuseport = "reuseport",
+    }
+}
+
+drover_config::table! {
+    /// An address to accept connections on.
+    #[table(inline, shorthand)]
+    pub struct Listen {
+        /// "ip:port", "[v6]:port" or "unix:/path".
+        pub address: ListenAddress,
+        /// Who gets a new connection; else as [events] accept says.
+        #[example = "\"exclusive\""]
+        pub accept: Option<Accept> = None,
+        /// Connections that the kernel queues for accept; else 511.
+        #[range = 1..=i32::MAX as u32]
+        #[example = "511"]
+        pub backlog: Option<u32> = None,
+        /// Whether the kernel reports a connection only once it sent something (TCP_DEFER_ACCEPT); else false.
+        #[example = "false"]
+        pub deferred: Option<bool> = None,
+        /// Whether an IPv6 address takes no IPv4 connections; else true.
+        #[example = "true"]
+        pub ipv6_only: Option<bool> = None,
+        /// Whether this server answers requests on the address that name none of its servers.
+        pub default_server: bool = false,
+    }
+}
+
+impl Listen {
+    /// An address without options.
+    pub fn new(address: ListenAddress) -> Listen {
+        Listen {
+            address,
+            accept: None,
+            backlog: None,
+            deferred: None,
+            ipv6_only: None,
+            default_server: false,
+        }
+    }
+}
+
+/// `"127.0.0.1:8080"`: an address without options.
+impl Shorthand for Listen {
+    const TYPE: &'static str = "address";
+
+    fn from_value(node: &Node, reader: &mut Reader<'_>) -> Option<Listen> {
+        ListenAddress::read(node, reader).map(Listen::new)
+    }
+
+    fn to_value(&self) -> Option<Output> {
+        (*self == Listen::new(self.address.clone())).then(|| self.address.write())
+    }
+}
+
+/// One listening socket with the options that its servers agree on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// Its accept strategy; `None`: as `[events]` says.
+    pub accept: Option<Accept>,
+    /// Connections the kernel queues for accept.
+    pub backlog: u32,
+    /// Whether the kernel waits for the client's first bytes.
+    pub deferred: bool,
+    /// Whether IPv4 connections are not taken on an IPv6 address.
+    pub ipv6_only: bool,
+    /// The servers behind it, as indices into [`Http::servers`], in the order of the config.
+    pub servers: Vec<usize>,
+    /// The one among [`Http::servers`] that answers requests naming none of them.
+    pub default_server: usize,
+}
+
+/// The queue for accept where the config says nothing, as in nginx.
+const DEFAULT_BACKLOG: u32 = 511;
+
+impl Http {
+    /// The listeners of all servers: one for each address, in the order of their first mention.
+    ///
+    /// An option may be given wherever the address is mentioned. Contradictions are findings of the check; here
+    /// the first mention wins.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let mentions = || {
+            let of = |(number, server): (usize, &'_ super::Server)| {
+                server.listen.iter().map(move |listen| (number, listen.clone())).collect::<Vec<_>>()
+            };
+            self.servers.iter().enumerate().flat_map(of)
+        };
+        let mut listeners: Vec<Listener> = Vec::new();
+        for (_, first) in mentions() {
+            if listeners.iter().any(|listener| listener.address == first.address) {
+                continue;
+            }
+            let same: Vec<(usize, Located<Listen>)> =
+                mentions().filter(|(_, listen)| listen.address == first.address).collect();
+            let mut servers: Vec<usize> = same.iter().map(|(server, _)| *server).collect();
+            servers.dedup();
+            let default = same.iter().find(|(_, listen)| listen.default_server);
+            listeners.push(Listener {
+                accept: same.iter().find_map(|(_, listen)| listen.accept),
+                backlog: same.iter().find_map(|(_, listen)| listen.backlog).unwrap_or(DEFAULT_BACKLOG),
+                deferred: same.iter().find_map(|(_, listen)| listen.deferred).unwrap_or(false),
+                ipv6_only: same.iter().find_map(|(_, listen)| listen.ipv6_only).unwrap_or(true),
+                default_server: default.map_or(servers[0], |(server, _)| *server),
+                servers,
+                address: first.address.clone(),
+            });
+        }
+        listeners
+    }
+}

@@ -1,0 +1,111 @@
+//! The tables of the HTTP service: `[http]` and what is inside.
+//!
+//! The structs are the schema: see [`drover_config::table!`]. What goes across keys is checked in `check`,
+//! and [`Http::listeners`] turns the servers' addresses into the listeners that the daemon opens.
+
+mod access_log;
+mod check;
+mod listen;
+mod location;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use drover_config::{Located, Size};
+
+pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
+pub use check::CheckContext;
+pub use listen::{Accept, Listen, Listener};
+pub use location::{Location, PathMatch, Return};
+
+/// No time-out is longer than this: ten years, which a timer still can count.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+drover_config::table! {
+    /// The HTTP service.
+    pub struct Http {
+        /// Time to receive a whole request head, from the accept or the end of the request before.
+        #[range = SHORTEST..=LONGEST]
+        pub client_header_timeout: Duration = Duration::from_secs(60),
+        /// Time between two receives of a request body.
+        #[range = SHORTEST..=LONGEST]
+        pub client_body_timeout: Duration = Duration::from_secs(60),
+        /// Time a connection may be idle between requests; "0s" closes after each response.
+        #[range = Duration::ZERO..=LONGEST]
+        pub keepalive_timeout: Duration = Duration::from_secs(75),
+        /// Time between two sends of a response.
+        #[range = SHORTEST..=LONGEST]
+        pub send_timeout: Duration = Duration::from_secs(60),
+        /// Requests on one connection, after which it is closed.
+        #[range = 1..=1_000_000_000_000]
+        pub keepalive_requests: u64 = 1000,
+        /// The largest request head.
+        #[range = Size::from_bytes(256)..=Size::megabytes(1)]
+        pub client_header_size: Size = Size::kilobytes(8),
+        /// The largest request body.
+        pub client_body_size: Size = Size::megabytes(1),
+        /// The most header fields in a request.
+        #[range = 1..=10_000]
+        pub max_headers: u32 = 100,
+        /// Time between two receives while what a client still sends is discarded before the close.
+        #[range = SHORTEST..=LONGEST]
+        pub lingering_timeout: Duration = Duration::from_secs(5),
+        /// Time in all for discarding what a client still sends before the close.
+        #[range = SHORTEST..=LONGEST]
+        pub lingering_time: Duration = Duration::from_secs(30),
+        /// Whether header fields with an underscore in their name are kept rather than dropped.
+        pub underscores_in_headers: bool = false,
+        /// Media type of files whose extension is not known.
+        pub default_type: Located<String> = "application/octet-stream".to_owned().into(),
+        /// Whether the field Server tells the version.
+        pub server_tokens: bool = true,
+        /// Whether files that are not cached are sent by the kernel, without copying them to user space.
+        pub sendfile: bool = true,
+        /// Media types by file extension, before those built in.
+        #[example = "wasm = \"application/wasm\""]
+        pub types: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Files that each worker keeps open.
+        pub open_file_cache: OpenFileCache = OpenFileCache::default(),
+        /// The log of requests.
+        pub access_log: AccessLog = AccessLog::default(),
+        /// Formats of access logs by name, beside the built-in "combined".
+        #[example = "by_worker = \"$pid $request $status\""]
+        pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// A virtual server: addresses, names and locations.
+        pub servers: Vec<Server> = Vec::new(),
+    }
+}
+
+drover_config::table! {
+    /// Files that each worker keeps open.
+    pub struct OpenFileCache {
+        /// Files kept open by each worker; 0 for none.
+        #[range = 0..=1_000_000]
+        pub entries: u32 = 1024,
+        /// Time after which an entry is checked against the file again.
+        #[range = Duration::ZERO..=LONGEST]
+        pub valid: Duration = Duration::from_secs(1),
+        /// Files up to this size are kept in memory too.
+        #[range = Size::from_bytes(0)..=Size::megabytes(1)]
+        pub small_file: Size = Size::kilobytes(16),
+    }
+}
+
+drover_config::table! {
+    /// A virtual server: addresses, names and locations.
+    pub struct Server {
+        /// Addresses to accept connections on.
+        pub listen: Located<Vec<Located<Listen>>>,
+        /// Names this server answers to: exact, "*.example.org" or "www.example.*".
+        pub server_names: Vec<Located<String>> = Vec::new(),
+        /// Directory of the files to serve.
+        #[example = "\"/srv/www\""]
+        pub root: Option<Located<PathBuf>> = None,
+        /// Files that stand for a directory, the first that exists.
+        pub index: Vec<Located<String>> = vec!["index.html".to_owned().into()],
+        /// What is served where.
+        pub locations: Vec<Location> = Vec::new(),
+    }
+}
