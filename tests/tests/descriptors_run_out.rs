@@ -16,7 +16,7 @@ fn runs_out(strategy: &str) {
     let worker = drover.worker();
     let mut clients: Vec<Client> = (0..LIMIT + 20).map(|_| Client::to(port.address())).collect();
     eventually("the descriptors run out", || (descriptors::open(worker).len() == LIMIT).then_some(()));
-    drover.log_line(&["descriptors"]);
+    drover.log_line(&["accepting pauses"]);
 
     let (lines, used) = (drover.log().lines().count(), process::cpu_time(worker).expect("it lives"));
     assert!(wait::stays(Duration::from_secs(2), || descriptors::open(worker).len() == LIMIT));

@@ -42,7 +42,7 @@ fn idle_connections_make_room_longest_idle_first() {
     for (number, client) in idle.iter_mut().enumerate().skip(1) {
         assert!(client.is_open(), "number {} stays", number + 1);
     }
-    drover.log_line(&["WARN", "slots"]);
+    drover.log_line(&["WARN", "slots are short"]);
     // The ones that stayed still work.
     assert_eq!(idle[3].get("/").status, 200);
 }
@@ -64,7 +64,7 @@ fn busy_connections_keep_their_slots() {
         Err(Failure::Closed | Failure::Io(_)) => {}
         other => panic!("the fifth is closed without an answer, not {other:?}"),
     }
-    drover.log_line(&["ERROR", "slots"]);
+    drover.log_line(&["ERROR", "no slot is free"]);
     for client in &mut busy {
         assert_eq!(client.response().text(), "slow\n");
     }

@@ -125,7 +125,7 @@ fn mutex_has_one_socket_that_only_the_winner_watches() {
         let lines = |part: &str| experiment.drover.log_lines(&[&format!(" {pid} "), part]).len();
         if count > 0 {
             assert!(lines("mutex locked") > 0, "{pid} accepted {count}");
-            assert!(lines("post event") > 0, "{pid} accepted {count}");
+            assert!(lines("posted event from Accept") > 0, "{pid} accepted {count}");
         }
     }
     assert!(!experiment.drover.log_lines(&["lock failed"]).is_empty(), "the other one tried");
