@@ -104,7 +104,7 @@ fn tcp(text: &str) -> Result<ListenAddress, Wrong> {
             _ => Ok(ListenAddress::Tcp(address)),
         };
     }
-    let bare = text.trim_start_matches(':');
+    let bare = text.strip_prefix(':').unwrap_or(text);
     if !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bare_port(bare));
     }

@@ -134,6 +134,15 @@ impl Findings {
         &self.sources
     }
 
+    /// The place of a part of a string, for a fault inside of it: `offset` and `length` in bytes of `text`, which
+    /// stands at `place`. The whole place where escapes make the two differ.
+    pub fn part_of(&self, place: Option<Place>, text: &str, offset: usize, length: usize) -> Option<Place> {
+        let place = place?;
+        let quoted = self.sources.text(place);
+        let plain = quoted.len() == text.len() + 2 && quoted.get(1..=text.len()) == Some(text);
+        Some(if plain { place.part(1 + offset, length) } else { place })
+    }
+
     pub(crate) fn sources_mut(&mut self) -> &mut Sources {
         &mut self.sources
     }

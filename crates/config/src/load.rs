@@ -64,34 +64,29 @@ fn read<T: Table>(root: &Node, broken: &[Place], findings: &mut Findings) -> Opt
 /// Parses one text, with a finding for every line whose syntax is wrong, and returns what could be understood.
 fn syntax(file: u32, text: &str, findings: &mut Findings, broken: &mut Vec<Place>) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut last_line = 0;
+    let mut lines = Vec::new();
     for error in errors {
         let place = Place::new(file, error.span().unwrap_or(0..0));
         broken.push(place);
         // Further errors on a line mostly follow from its first.
         let (line, _) = findings.sources().line_and_column(place);
-        if line == last_line {
+        if lines.contains(&line) {
             continue;
         }
-        last_line = line;
+        lines.push(line);
         let found = findings.sources().text(place).to_owned();
         let finding = findings.error(place, "this is not TOML");
+        // The parser takes any word without quotes for a string or, by its first letter, for a boolean.
+        let word = error.message().starts_with("string values must be quoted")
+            || error.message().starts_with("invalid boolean");
         match error.message() {
-            "string values must be quoted, expected literal string" if found.is_empty() => {
-                finding.label("a value is missing");
-            }
-            "string values must be quoted, expected literal string" => {
-                finding.label("strings stand in quotes").help(format!("write {}", quoted(&found)));
-            }
+            _ if word && found.is_empty() => finding.label("a value is missing"),
+            _ if word => finding.label("strings stand in quotes").help(format!("write {}", quoted(&found))),
             "duplicate key" => {
-                finding
-                    .label("stands here a second time")
-                    .help("each key and table can stand once in a file");
+                finding.label("stands here a second time").help("each key and table can stand once in a file")
             }
-            message => {
-                finding.label(message);
-            }
-        }
+            message => finding.label(message),
+        };
     }
     Node::from_table(file, &table)
 }

@@ -42,7 +42,8 @@ impl Value for LogFile {
             Some("off") => Some(LogFile::Off),
             Some("stderr") => Some(LogFile::Stderr),
             Some("stdout") => Some(LogFile::Stdout),
-            _ => PathBuf::read(node, reader).map(LogFile::Path),
+            Some(_) => PathBuf::read(node, reader).map(LogFile::Path),
+            None => reader.expected(node, &Self::type_name()),
         }
     }
 

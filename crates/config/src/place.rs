@@ -27,6 +27,12 @@ impl Place {
         self.file
     }
 
+    /// A part, given by its offset and length inside of this.
+    pub(crate) fn part(self, offset: usize, length: usize) -> Place {
+        let start = (self.span().start + offset).min(self.span().end);
+        Place::new(self.file, start..(start + length).min(self.span().end))
+    }
+
     pub(crate) fn span(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }

@@ -92,7 +92,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(crate) fn with_article(name: &str) -> String {
+/// `an address`, `a size`; words that stand in quotes have no article.
+fn with_article(name: &str) -> String {
+    if name.starts_with('"') {
+        return name.to_owned();
+    }
     let vowel = name.starts_with(['a', 'e', 'i', 'o', 'u']);
     format!("{} {name}", if vowel { "an" } else { "a" })
 }

@@ -5,6 +5,8 @@
 mod accept;
 mod check;
 mod system;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::LONGEST;
 /// Formats that need not be defined: name and text.
 pub const BUILT_IN_LOG_FORMATS: &[(&str, &str)] = &[(
     "combined",
-    r#"$remote_addr - - [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#,
+    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#,
 )];
 
 drover_config::table! {

@@ -7,6 +7,8 @@ mod access_log;
 mod check;
 mod listen;
 mod location;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use drover_config::{Located, Size};
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
-pub use check::CheckContext;
+pub use check::{CheckContext, WrongVariable};
 pub use listen::{Accept, Listen, Listener};
 pub use location::{Location, PathMatch, Return};
 

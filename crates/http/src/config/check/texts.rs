@@ -34,8 +34,11 @@ pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Find
 }
 
 fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
-    if let Err(wrong) = (context.variables)(text) {
-        findings.error(text.place(), "the text has a variable that is wrong").label(wrong);
+    let Err(wrong) = (context.variables)(text) else { return };
+    let place = findings.part_of(text.place(), text, wrong.offset, wrong.length);
+    let finding = findings.error(place, "the text has a variable that is wrong").label(wrong.message);
+    if let Some(help) = wrong.help {
+        finding.help(help);
     }
 }
 
@@ -54,7 +57,7 @@ fn check_log(log: &AccessLog, http: &Http, findings: &mut Findings) {
             .error(log.format.place(), format!("the log format `{name}` is not defined"))
             .label("no such format in [http.log_formats]")
             .help(help);
-    } else if *log.file == LogFile::Off && log.format.place().is_some() {
+    } else if *log.file == LogFile::Off && log.format != AccessLog::default().format {
         findings
             .warning(log.format.place(), "`format` has no effect here")
             .label("the log is off")

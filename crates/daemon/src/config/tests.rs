@@ -1,0 +1,244 @@
+//! The config as a whole: `config/full.toml`, the way through TOML and back, and the checks across tables.
+
+use std::path::{Path, PathBuf};
+
+use drover_config::{Findings, Key, Shape, Table, TableSchema};
+
+use super::*;
+
+/// A system on which nothing is short, so that tests do not depend on the machine.
+fn system() -> System {
+    System {
+        uid: 1000,
+        cpus: vec![0, 1, 2, 3],
+        parallelism: 4,
+        somaxconn: Some(4096),
+        nofile: 65536,
+        nofile_hard: 65536,
+        user_runtime_dir: None,
+    }
+}
+
+fn checked_on(text: &str, system: &System) -> (Config, Findings) {
+    let (config, mut findings) = drover_config::parse::<Config>("drover.toml", text);
+    let config = config.expect("no required key is missing at the top");
+    config.check(system, &mut findings);
+    (config, findings)
+}
+
+/// The messages of all findings about a config on that system.
+fn findings(text: &str) -> Vec<String> {
+    let (_, findings) = checked_on(text, &system());
+    findings.iter().map(|finding| finding.message().to_owned()).collect()
+}
+
+/// A server that gives no cause for findings, after what a test puts before it.
+fn with_server(before: &str) -> String {
+    format!("{before}\n[[http.servers]]\nlisten = [\"127.0.0.1:8080\"]\nroot = \"/srv\"\n")
+}
+
+/// The defaults with one server and one location, so that every key has its place.
+fn full() -> Config {
+    let text = r#"
+        [[http.servers]]
+        listen = [{ address = "127.0.0.1:8080" }]
+        [[http.servers.locations]]
+        path = "/"
+        return = { status = 200, body = "drover is running\n" }
+    "#;
+    checked_on(text, &system()).0
+}
+
+fn full_text() -> String {
+    let head = "# Every key of drover, with its default and one line about it. Keys that have no value by default are
+# commented out. The same as a table: drover config --reference
+
+# Files to merge into this one, relative to it; the one key outside a table
+# include = [\"conf.d/*.toml\"]
+";
+    format!("{head}{}", drover_config::commented(&full()))
+}
+
+fn full_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/full.toml")
+}
+
+/// With `DROVER_BLESS=1` the file is written anew.
+#[test]
+fn full_toml_is_made_from_the_schema() {
+    if std::env::var_os("DROVER_BLESS").is_some() {
+        std::fs::write(full_path(), full_text()).expect("config/full.toml can be written");
+    }
+    let text = std::fs::read_to_string(full_path()).expect("config/full.toml can be read");
+    assert_eq!(text, full_text(), "write it anew: DROVER_BLESS=1 cargo test -p drover-daemon full_toml");
+}
+
+#[test]
+fn full_toml_has_every_default_and_no_findings() {
+    let (config, findings) = checked_on(&full_text(), &system());
+    assert!(findings.is_empty(), "{findings}");
+    assert_eq!(config, full());
+}
+
+/// The keys that are commented out are right too: with each on its own taken in, what is read has no findings.
+#[test]
+fn the_examples_in_full_toml_are_right() {
+    let text = full_text();
+    let lines: Vec<&str> = text.lines().collect();
+    for at in 0..lines.len() {
+        let Some(example) = lines[at].strip_prefix("# ").filter(|line| is_key(line)) else { continue };
+        if example.starts_with("include") {
+            continue;
+        }
+        let mut taken = lines.clone();
+        taken[at] = example;
+        let (_, findings) = drover_config::parse::<Config>("full.toml", &taken.join("\n"));
+        assert!(findings.is_empty(), "{findings}");
+    }
+}
+
+fn is_key(line: &str) -> bool {
+    line.split_once(" = ").is_some_and(|(key, _)| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+}
+
+#[test]
+fn every_key_is_documented_and_in_full_toml() {
+    let text = full_text();
+    let reference = drover_config::reference::<Config>();
+    each_key(&Config::table_schema(), &mut |key| {
+        assert!(key.doc.len() > 4, "{} has no documentation", key.name);
+        assert!(reference.contains(&key.doc.replace('|', "\\|")), "{} is not in the reference", key.name);
+        let places =
+            [format!("\n{} = ", key.name), format!("\n# {} = ", key.name), format!("\n#   {}: ", key.name)];
+        let header = format!("{}]", key.name);
+        assert!(places.iter().any(|place| text.contains(place)) || text.contains(&header), "{}", key.name);
+    });
+}
+
+fn each_key(table: &TableSchema, visit: &mut impl FnMut(&Key)) {
+    for key in &table.keys {
+        visit(key);
+        if let Some(table) = key.shape.table() {
+            each_key(table, visit);
+        }
+        if matches!(key.shape, Shape::Map(_)) {
+            assert!(key.example.is_some(), "{} shows no example", key.name);
+        }
+    }
+}
+
+#[test]
+fn the_effective_config_reads_back_as_itself() {
+    let text = r#"
+        process = { workers = 3, user = "nobody", cpu_affinity = [0, 1] }
+        [events]
+        worker_connections = 1024
+        accept = "mutex"
+        [http]
+        access_log = { file = "/var/log/a \"b\".log", format = "odd" }
+        [http.log_formats]
+        odd = "a\tb\n\u0001\\ $status"
+        [http.types]
+        "tar gz" = "application/gzip"
+        [[http.servers]]
+        listen = ["127.0.0.1:80", { address = "[::1]:80", backlog = 9, deferred = true }, "unix:/run/x.sock"]
+        server_names = ["example.org", "*.example.org"]
+        [[http.servers.locations]]
+        path = { exact = "/health" }
+        return = { status = 301, location = "/a$request_uri", delay = "1500ms" }
+        [[http.servers.locations]]
+        path = "/"
+        root = "/srv"
+        access_log = "off"
+        client_body_size = "2m"
+    "#;
+    let (config, findings) = checked_on(text, &system());
+    assert!(!findings.has_errors(), "{findings}");
+    let effective = drover_config::effective(&config);
+    let (again, findings) = checked_on(&effective, &system());
+    assert!(!findings.has_errors(), "{findings}");
+    assert_eq!(again, config);
+    assert_eq!(drover_config::effective(&again), effective);
+}
+
+#[test]
+fn defaults_of_the_system_are_filled_in() {
+    let text = |system: &System| drover_config::effective(&full().filled_in(system));
+    assert!(text(&system()).contains("pid_file = \"/tmp/drover-1000/drover.pid\""));
+    let login = System { user_runtime_dir: Some("/run/user/1000".into()), ..system() };
+    assert!(text(&login).contains("runtime_dir = \"/run/user/1000/drover\""));
+    assert!(text(&System { uid: 0, ..login }).contains("runtime_dir = \"/run/drover\""));
+}
+
+#[test]
+fn slots_must_do_for_listeners_channel_and_a_client() {
+    let servers = "[[http.servers]]\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nroot = \"/\"";
+    let at = |slots: u32| checked_on(&format!("events.worker_connections = {slots}\n{servers}"), &system()).1;
+    assert!(at(3).to_string().contains("must be at least 4"), "{}", at(3));
+    assert!(at(4).is_empty(), "{}", at(4));
+    let alone =
+        checked_on(&format!("events.worker_connections = 3\nprocess.master = false\n{servers}"), &system()).1;
+    assert!(alone.is_empty(), "{alone}");
+}
+
+#[test]
+fn a_strategy_that_cannot_be_had_is_named_with_its_fallback() {
+    let none: [&str; 0] = [];
+    assert_eq!(findings(&with_server("events.accept = \"mutex\"")), none);
+    assert_eq!(findings(&with_server("process.workers = 1")), none);
+    assert_eq!(
+        findings(&with_server("process.workers = 1\nevents.accept = \"mutex\"")),
+        ["127.0.0.1:8080 uses `shared` instead of `mutex`"]
+    );
+    assert_eq!(
+        findings(&with_server("process.master = false\nevents.accept = \"reuseport\"")),
+        ["127.0.0.1:8080 uses `shared` instead of `reuseport`"]
+    );
+    assert_eq!(
+        findings(
+            "[[http.servers]]\nroot = \"/\"\nlisten = [{ address = \"unix:/run/x\", accept = \"reuseport\" }]"
+        ),
+        ["unix:/run/x uses `exclusive` instead of `reuseport`"]
+    );
+}
+
+#[test]
+fn what_the_system_will_not_grant_is_a_warning() {
+    let listen = "[[http.servers]]\nroot = \"/\"\nlisten = [{ address = \"127.0.0.1:80\", backlog = 5000 }]";
+    assert_eq!(findings(listen), ["`backlog` is more than the kernel grants: 5000"]);
+    assert_eq!(
+        findings(&with_server("events.worker_connections = 100000")),
+        ["`worker_connections` is more than the descriptors allow"]
+    );
+    assert_eq!(
+        findings(&with_server("process.rlimit_nofile = 100000")),
+        ["`rlimit_nofile` is more than this user may have"]
+    );
+    assert_eq!(findings(&with_server("process.user = \"nobody\"")), ["`user` has no effect"]);
+}
+
+#[test]
+fn users_are_looked_up_for_root_only() {
+    let root = System { uid: 0, ..system() };
+    let (_, findings) = checked_on(&with_server("process.user = \"no-such-user\""), &root);
+    assert_eq!(findings.errors(), 1, "{findings}");
+    let (_, findings) = checked_on(&with_server("process.user = \"root\""), &root);
+    assert!(findings.is_empty(), "{findings}");
+}
+
+#[test]
+fn keys_without_effect_together_are_warnings() {
+    assert_eq!(findings(&with_server("process.daemon = true")), ["log lines will be lost"]);
+    assert_eq!(
+        findings(&with_server("process.master = false\nprocess.workers = 4")),
+        ["`workers` has no effect"]
+    );
+    assert_eq!(findings(&with_server("process.cpu_affinity = [0, 9]")), ["no worker can stay on CPU 9"]);
+}
+
+#[test]
+fn the_order_of_tables_does_not_matter() {
+    let (forth, _) = checked_on("[events]\nepoll_events = 7\n[process]\nnice = 3", &system());
+    let (back, _) = checked_on("[process]\nnice = 3\n[events]\nepoll_events = 7", &system());
+    assert_eq!(forth, back);
+}

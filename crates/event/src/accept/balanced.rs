@@ -1,0 +1,163 @@
+//! What `balanced` adds: a worker with more connections than others leaves new ones to them.
+//!
+//! Each worker publishes its number of open connections. One that is more than the slack above the
+//! least loaded worker takes its balanced listeners out, right when that becomes so, and wakes the
+//! least loaded one through its notifier: the kernel's wake-up for a queued connection may have
+//! been spent on this worker, so the other one adds its listeners again, which makes the kernel
+//! look at the queue. While a gate is closed its worker looks again every 50 ms at the latest.
+//!
+//! The least loaded worker never closes its gate. A worker that was woken and has not answered for
+//! 20 ms, or has been inside one turn for longer than that, does not count until it answers: one
+//! that is stopped or stuck cannot hold up the others.
+
+use std::os::fd::OwnedFd;
+
+use nix::unistd;
+use tracing::debug;
+
+use crate::accept::gate::{for_each_listener, put_in_or_log};
+use crate::accept::take_out;
+use crate::clock::Millis;
+use crate::core::{Core, State};
+use crate::listener::Strategy;
+use crate::stats::{Counter, Gauge, Stats};
+
+/// After this long without an answer, or inside one turn, a worker does not count.
+const UNRESPONSIVE_MS: u64 = 20;
+/// How long a worker with a closed gate sleeps at most.
+pub(crate) const LOOK_AGAIN_MS: u32 = 50;
+/// The slack grows with the load: a thirty-second of the mean.
+const MEAN_SHARE: u64 = 32;
+
+/// What one worker has to know of another, or of itself.
+#[derive(Debug)]
+pub struct BalancePeer {
+    /// Where that worker counts.
+    pub stats: Stats,
+    /// A duplicate of its notifier.
+    pub notifier: OwnedFd,
+}
+
+/// The workers among which connections are balanced.
+#[derive(Debug)]
+pub struct Balance {
+    /// All of them, this worker included.
+    pub peers: Vec<BalancePeer>,
+    /// Which of `peers` this worker is.
+    pub own: usize,
+    /// By how many connections a worker may be above the least loaded one.
+    pub slack: u32,
+}
+
+impl Balance {
+    /// The least loaded worker, if this one is more than the slack above it.
+    fn least_loaded_below(&self, now: Millis) -> Option<&BalancePeer> {
+        let load = |peer: &BalancePeer| peer.stats.gauge(Gauge::OpenConnections);
+        let counting =
+            || self.peers.iter().enumerate().filter(|(index, peer)| *index == self.own || counts(peer, now));
+        let (index, least) = counting().min_by_key(|(_, peer)| load(peer))?;
+        let mean = counting().map(|(_, peer)| load(peer)).sum::<u64>() / counting().count() as u64;
+        let slack = u64::from(self.slack).max(mean / MEAN_SHARE);
+        (index != self.own && load(&self.peers[self.own]) > load(least) + slack).then_some(least)
+    }
+}
+
+fn counts(peer: &BalancePeer, now: Millis) -> bool {
+    let long_ago = |moment: u64| moment != 0 && now.since(Millis::new(moment)) > UNRESPONSIVE_MS;
+    peer.stats.gauge(Gauge::Balancing) == 1
+        && !long_ago(peer.stats.gauge(Gauge::WokenAt))
+        && !long_ago(peer.stats.gauge(Gauge::TurnStarted))
+}
+
+/// Closes the gate if this worker is too far above the least loaded one; tells whether it did.
+pub(crate) fn close_if_above(core: &Core, state: &mut State) -> bool {
+    let Some(balance) = &state.gate.balance else { return false };
+    let Some(least) = balance.least_loaded_below(core.now()) else { return false };
+    debug!("balance gate closed");
+    core.stats().add(Counter::GateClosed, 1);
+    if least.stats.gauge(Gauge::WokenAt) == 0 {
+        least.stats.set(Gauge::WokenAt, core.now().as_u64());
+    }
+    // A full counter (EAGAIN) means that it has been woken already.
+    let _ = unistd::write(&least.notifier, &1u64.to_ne_bytes());
+    state.gate.balanced_listeners_in = false;
+    for_each_listener(state, Strategy::Balanced, take_out);
+    true
+}
+
+/// Opens a closed gate if this worker may accept again; tells whether it is open.
+pub(crate) fn open_if_level(core: &Core, state: &mut State) -> bool {
+    if state.gate.balanced_listeners_in {
+        return true;
+    }
+    let above = |balance: &Balance| balance.least_loaded_below(core.now()).is_some();
+    if state.gate.balance.as_ref().is_some_and(above) {
+        return false;
+    }
+    debug!("balance gate opened");
+    state.gate.balanced_listeners_in = true;
+    for_each_listener(state, Strategy::Balanced, put_in_or_log);
+    true
+}
+
+/// Answers the wake-up of a worker that closed its gate.
+pub(crate) fn answer(core: &Core, state: &mut State) {
+    if state.gate.balance.is_none() || core.stats().gauge(Gauge::WokenAt) == 0 {
+        return;
+    }
+    core.stats().set(Gauge::WokenAt, 0);
+    if state.gate.balanced_listeners_in && !state.gate.is_paused() {
+        for_each_listener(state, Strategy::Balanced, take_out);
+        for_each_listener(state, Strategy::Balanced, put_in_or_log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notify::Notifier;
+
+    fn balance(loads: &[u64], own: usize, slack: u32) -> Balance {
+        let peer = |&load: &u64| {
+            let stats = Stats::private().expect("memory");
+            stats.set(Gauge::OpenConnections, load);
+            stats.set(Gauge::Balancing, 1);
+            BalancePeer { stats, notifier: Notifier::descriptor().expect("eventfd") }
+        };
+        Balance { peers: loads.iter().map(peer).collect(), own, slack }
+    }
+
+    fn closes(balance: &Balance) -> bool {
+        balance.least_loaded_below(Millis::new(1000)).is_some()
+    }
+
+    #[test]
+    fn a_worker_more_than_the_slack_above_the_least_loaded_closes() {
+        assert!(!closes(&balance(&[5, 5, 5], 0, 1)));
+        assert!(!closes(&balance(&[6, 5, 9], 0, 1)), "within the slack");
+        assert!(closes(&balance(&[7, 5, 9], 0, 1)));
+        assert!(!closes(&balance(&[7, 5, 9], 1, 1)), "the least loaded never closes");
+        assert!(!closes(&balance(&[70, 67, 68], 0, 3)));
+    }
+
+    #[test]
+    fn the_slack_grows_with_the_mean() {
+        assert!(!closes(&balance(&[3300, 3200, 3200], 0, 1)), "mean / 32 is 101");
+        assert!(closes(&balance(&[3310, 3200, 3200], 0, 1)));
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_does_not_count() {
+        let woken = balance(&[7, 0, 6], 0, 1);
+        woken.peers[1].stats.set(Gauge::WokenAt, 981);
+        assert!(closes(&woken), "19 ms");
+        woken.peers[1].stats.set(Gauge::WokenAt, 979);
+        assert!(!closes(&woken), "21 ms");
+        let stuck = balance(&[7, 0, 6], 0, 1);
+        stuck.peers[1].stats.set(Gauge::TurnStarted, 979);
+        assert!(!closes(&stuck));
+        let gone = balance(&[7, 0, 6], 0, 1);
+        gone.peers[1].stats.set(Gauge::Balancing, 0);
+        assert!(!closes(&gone));
+    }
+}

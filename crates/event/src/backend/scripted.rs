@@ -1,0 +1,166 @@
+//! A backend that plays a script, for tests of the loop: no kernel decides what is ready or when.
+//!
+//! The test keeps a [`Script`], queues what the next wait reports and how far the clock moves
+//! meanwhile, runs a turn, and reads back which actions the engine asked for, in order. Sockets are
+//! real, so that handlers have something to receive from.
+//!
+//! ```
+//! use drover_event::backend::scripted::{Call, Script};
+//! use drover_event::{Settings, Shared, Stats, Worker};
+//!
+//! let script = Script::new();
+//! let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
+//! let mut worker = Worker::scripted(Settings::default(), shared, &script)?;
+//! worker.turn()?;
+//! assert_eq!(script.take_calls(), [Call::Wait { timeout_ms: None }]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::rc::Rc;
+
+use nix::sys::signal::SigSet;
+
+use super::{Backend, Kind, Mode, Registration, Report};
+use crate::event::Direction;
+use crate::token::Token;
+
+/// An action that the engine asked of the backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the actions are those of the backend table")]
+pub enum Call {
+    Add { descriptor: RawFd, direction: Direction, mode: Mode },
+    Del { descriptor: RawFd, direction: Direction },
+    AddConnection { descriptor: RawFd },
+    DelConnection { descriptor: RawFd, closing: bool },
+    Wait { timeout_ms: Option<u32> },
+}
+
+#[derive(Default)]
+struct Inner {
+    tokens: HashMap<RawFd, Token>,
+    reports: Vec<Report>,
+    calls: Vec<Call>,
+    advance_ms: u64,
+    failure: Option<io::Error>,
+}
+
+/// The test's side of a scripted backend and clock.
+#[derive(Clone, Default)]
+pub struct Script {
+    inner: Rc<RefCell<Inner>>,
+    now: Rc<Cell<u64>>,
+}
+
+impl Script {
+    /// A script in which nothing happens yet. Its clock starts at 1000 ms.
+    pub fn new() -> Self {
+        let script = Self::default();
+        script.now.set(1000);
+        script
+    }
+
+    /// The next wait reports readiness of `descriptor`, as registered by then.
+    pub fn ready(&self, descriptor: RawFd, direction: Direction) {
+        if let Some(token) = self.token(descriptor) {
+            self.report(Report {
+                token,
+                readable: direction == Direction::Read,
+                writable: direction == Direction::Write,
+                ended: false,
+            });
+        }
+    }
+
+    /// The next wait reports this.
+    pub fn report(&self, report: Report) {
+        self.inner.borrow_mut().reports.push(report);
+    }
+
+    /// The token with which `descriptor` was last added.
+    pub fn token(&self, descriptor: RawFd) -> Option<Token> {
+        self.inner.borrow().tokens.get(&descriptor).copied()
+    }
+
+    /// The clock moves on by this much during the next wait.
+    pub fn advance(&self, milliseconds: u64) {
+        self.inner.borrow_mut().advance_ms += milliseconds;
+    }
+
+    /// The next action that watches something fails with `error`.
+    pub fn fail_next_add(&self, error: io::Error) {
+        self.inner.borrow_mut().failure = Some(error);
+    }
+
+    /// What the engine asked for since this was last called.
+    pub fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.inner.borrow_mut().calls)
+    }
+
+    pub(crate) fn clock(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.now)
+    }
+
+    fn note(&self, call: Call) {
+        self.inner.borrow_mut().calls.push(call);
+    }
+
+    fn watch(&self, target: Registration) -> io::Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(failure) = inner.failure.take() {
+            return Err(failure);
+        }
+        inner.tokens.insert(target.descriptor, target.token);
+        Ok(())
+    }
+}
+
+impl Backend for Script {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind { edge: true, reports_end: true, exclusive: true }
+    }
+
+    fn add(&mut self, target: Registration, direction: Direction, mode: Mode) -> io::Result<()> {
+        self.note(Call::Add { descriptor: target.descriptor, direction, mode });
+        self.watch(target)
+    }
+
+    fn del(&mut self, target: Registration, direction: Direction) -> io::Result<()> {
+        self.note(Call::Del { descriptor: target.descriptor, direction });
+        Ok(())
+    }
+
+    fn add_connection(&mut self, target: Registration) -> io::Result<()> {
+        self.note(Call::AddConnection { descriptor: target.descriptor });
+        self.watch(target)
+    }
+
+    fn del_connection(&mut self, target: Registration, closing: bool) -> io::Result<()> {
+        self.note(Call::DelConnection { descriptor: target.descriptor, closing });
+        Ok(())
+    }
+
+    fn notify(&mut self, _: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn process_events(
+        &mut self,
+        timeout_ms: Option<u32>,
+        _: Option<&SigSet>,
+        reports: &mut Vec<Report>,
+    ) -> io::Result<()> {
+        self.note(Call::Wait { timeout_ms });
+        let mut inner = self.inner.borrow_mut();
+        self.now.set(self.now.get() + std::mem::take(&mut inner.advance_ms));
+        reports.append(&mut inner.reports);
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The core: what the loop, the handlers, the tasks and the streams of one worker share.
+//!
+//! [`Core`] is a cheap handle that protocol code may clone and keep. Behind it stands one
+//! [`State`] in a `RefCell`. Invariant: no handler, task or service is called while the state is
+//! borrowed; whoever needs one takes what it needs, lets go of the borrow and then calls.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+use tracing::debug;
+
+use crate::accept::balanced::Balance;
+use crate::accept::gate::Gate;
+use crate::accept::mutex::AcceptMutex;
+use crate::backend::{Backend, BackendKind, Kind};
+use crate::buffer::{Buffer, BufferPool};
+use crate::clock::{Clock, Millis, WallClock};
+use crate::connection::Slots;
+use crate::event::{EventId, Events, Flags};
+use crate::listener::Listener;
+use crate::notify::Notifier;
+use crate::posted::{PostedQueues, QueueName};
+use crate::stats::{Counter, Stats};
+use crate::task::Tasks;
+use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
+
+/// A timer whose deadline would move by less than this is left alone, so that re-setting a
+/// time-out for every request costs a comparison.
+const LAZY_MS: i32 = 300;
+
+/// How a worker is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The worker's number, for logs.
+    pub worker: u32,
+    /// How many workers share the listeners. One alone needs no accept strategy.
+    pub workers: u32,
+    /// How many slots there are: listeners, the channel and connections take one each.
+    pub connections: u32,
+    /// The readiness mechanism.
+    pub backend: BackendKind,
+    /// The most readiness reports that one wait returns.
+    pub epoll_events: u32,
+    /// Whether an accept event takes all connections there are, or one.
+    pub multi_accept: bool,
+    /// How long a worker that lost the accept mutex sleeps at most, and how long accepting pauses
+    /// when descriptors have run out.
+    pub accept_mutex_delay: Duration,
+    /// The size of the worker's pooled buffers in bytes.
+    pub buffer_size: usize,
+    /// The signal mask in force during the backend's wait and only then.
+    pub wait_signals: Option<SigSet>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            worker: 0,
+            workers: 1,
+            connections: 512,
+            backend: BackendKind::Epoll,
+            epoll_events: 512,
+            multi_accept: false,
+            accept_mutex_delay: Duration::from_millis(500),
+            buffer_size: 16 * 1024,
+            wait_signals: None,
+        }
+    }
+}
+
+/// What a worker shares with other processes.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where the worker counts.
+    pub stats: Stats,
+    /// The lock behind the `mutex` strategy; without it such listeners fall back to `shared`.
+    pub mutex: Option<AcceptMutex>,
+    /// The workers among which `balanced` listeners balance; without it such listeners fall back to
+    /// `shared`.
+    pub balance: Option<Balance>,
+    /// An eventfd made before the fork, by which other processes can wake this worker; without it
+    /// the worker makes its own.
+    pub notifier: Option<OwnedFd>,
+}
+
+/// Everything that changes while the loop turns.
+pub(crate) struct State {
+    pub(crate) slots: Slots,
+    pub(crate) events: Events,
+    pub(crate) timers: TimerTree,
+    pub(crate) queues: PostedQueues,
+    pub(crate) tasks: Tasks,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) kind: Kind,
+    pub(crate) listeners: Vec<Option<Listener>>,
+    pub(crate) gate: Gate,
+    /// Connections with peers that are open.
+    pub(crate) open: u32,
+    pub(crate) draining: bool,
+    /// Bytes moved since the running task was resumed.
+    pub(crate) moved: usize,
+    /// The number that the next connection gets.
+    pub(crate) next_number: u64,
+    /// When a shortage of slots was last logged.
+    pub(crate) shortage_logged: Option<Millis>,
+}
+
+pub(crate) struct Inner {
+    state: RefCell<State>,
+    pub(crate) clock: Clock,
+    pub(crate) stats: Stats,
+    pub(crate) settings: Settings,
+    pub(crate) notifier: Notifier,
+    pub(crate) buffers: BufferPool,
+    /// Whether the running task has arranged to be resumed again.
+    pub(crate) armed: Cell<bool>,
+}
+
+/// A handle on a worker's engine.
+#[derive(Clone)]
+pub struct Core(Rc<Inner>);
+
+thread_local! {
+    static CURRENT: RefCell<Weak<Inner>> = const { RefCell::new(Weak::new()) };
+}
+
+impl Core {
+    pub(crate) fn new(
+        settings: Settings,
+        shared: Shared,
+        clock: Clock,
+        backend: Box<dyn Backend>,
+        notifier: Notifier,
+    ) -> Self {
+        let rows = settings.connections;
+        let state = State {
+            slots: Slots::with_capacity(rows),
+            events: Events::with_capacity(rows),
+            timers: TimerTree::default(),
+            queues: PostedQueues::default(),
+            tasks: Tasks::default(),
+            kind: backend.kind(),
+            backend,
+            listeners: Vec::new(),
+            gate: Gate::new(shared.mutex, shared.balance),
+            open: 0,
+            draining: false,
+            moved: 0,
+            next_number: 1,
+            shortage_logged: None,
+        };
+        let buffers = BufferPool::new(settings.buffer_size);
+        let core = Self(Rc::new(Inner {
+            state: RefCell::new(state),
+            clock,
+            stats: shared.stats,
+            settings,
+            notifier,
+            buffers,
+            armed: Cell::new(false),
+        }));
+        CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));
+        core
+    }
+
+    /// The engine of the worker that this thread runs, if any.
+    pub(crate) fn current() -> Option<Core> {
+        CURRENT.with(|current| current.borrow().upgrade()).map(Core)
+    }
+
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.0.state.borrow_mut()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// The time of this turn.
+    pub fn now(&self) -> Millis {
+        self.0.clock.now()
+    }
+
+    /// The wall clock of this turn.
+    pub fn wall_clock(&self) -> Ref<'_, WallClock> {
+        self.0.clock.wall()
+    }
+
+    /// What this worker counts.
+    pub fn stats(&self) -> &Stats {
+        &self.0.stats
+    }
+
+    /// How this worker was set up.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// By which other threads and processes wake this worker.
+    pub fn notifier(&self) -> &Notifier {
+        &self.0.notifier
+    }
+
+    /// A buffer of [`Settings::buffer_size`] bytes from the worker's pool, to which it goes back
+    /// when dropped. Its content is what the last user left.
+    pub fn take_buffer(&self) -> Buffer {
+        self.0.buffers.take()
+    }
+
+    /// How many connections with peers are open.
+    pub fn open_connections(&self) -> u32 {
+        self.state().open
+    }
+
+    /// Whether [`Core::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.state().draining
+    }
+
+    /// Puts `event` on a posted queue.
+    pub(crate) fn post(&self, state: &mut State, event: EventId, queue: QueueName) {
+        if state.queues.post(&mut state.events, event.index(), queue) {
+            debug!(event = ?event, "posted to {queue:?}");
+            self.0.stats.add(Counter::Posted, 1);
+        }
+    }
+
+    /// Sets the timer of `event` to `delay` from now; moves it if it is set already, unless it
+    /// would move by less than 300 ms.
+    pub(crate) fn set_timer(&self, state: &mut State, event: EventId, delay: Duration) {
+        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX).min(MAX_DELAY_MS);
+        let key = self.now().key_after(delay_ms);
+        let index = event.index();
+        let node = state.events.node(index);
+        if node.is_set() {
+            if (key.wrapping_sub(node.key()) as i32).abs() < LAZY_MS {
+                return;
+            }
+            state.timers.remove(&mut state.events, index);
+        }
+        debug!(event = ?event, "event timer add: {delay_ms}: {key}");
+        state.timers.insert(&mut state.events, index, key);
+        self.0.stats.add(Counter::TimersSet, 1);
+    }
+
+    /// Cancels the timer of `event` and forgets that it expired.
+    pub(crate) fn cancel_timer(&self, state: &mut State, event: EventId) {
+        if state.events[event].timer.is_set() {
+            debug!(event = ?event, "event timer del: {}", state.events[event].timer.key());
+            state.timers.remove(&mut state.events, event.index());
+        }
+        state.events[event].flags.clear(Flags::TIMED_OUT);
+    }
+
+    /// Milliseconds to the earliest timer; `None` without timers.
+    pub(crate) fn time_to_next_timer(&self) -> Option<u32> {
+        let state = self.state();
+        let first = state.timers.first()?;
+        let key = state.events.node(first).key();
+        let now = self.now().key_after(0);
+        Some(if timer::before(now, key) { key.wrapping_sub(now) } else { 0 })
+    }
+}
+
+impl State {
+    /// Takes `event` off its queue and out of the timer tree, for good.
+    pub(crate) fn retire(&mut self, event: EventId) {
+        let Self { events, timers, queues, .. } = self;
+        if events[event].timer.is_set() {
+            timers.remove(events, event.index());
+        }
+        queues.unlink(events, event.index());
+        events[event].flags = Flags::default();
+        events[event].handler = crate::event::ignore;
+    }
+}

@@ -1,0 +1,191 @@
+//! The borders between slots and the backend: lending and returning a slot, watching a direction,
+//! and what a readiness report sets off.
+//!
+//! [`handle_read_event`] and [`handle_write_event`] are the one place that decides whether the
+//! backend has to be told anything before a task waits. Callers never ask which backend it is.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use tracing::{debug, error};
+
+use crate::accept::balanced;
+use crate::backend::{Mode, Registration, Report};
+use crate::connection::{Asked, Holder, NONE};
+use crate::core::{Core, State};
+use crate::event::{Direction, EventId, Flags};
+use crate::posted::QueueName;
+use crate::stats::{Counter, Gauge};
+use crate::task;
+use crate::token::Token;
+
+impl Core {
+    /// Lends a slot for `socket` and prepares its events; gives the socket back where none is free.
+    pub(crate) fn lend(&self, state: &mut State, socket: OwnedFd, holder: Holder) -> Result<u32, OwnedFd> {
+        let slot = state.slots.lend(socket, holder)?;
+        state.events.ensure_row(slot);
+        for direction in [Direction::Read, Direction::Write] {
+            state.events[EventId::of_slot(slot, direction)].handler = task::resume_waiting;
+        }
+        // A send buffer that nothing was sent to is writable.
+        state.events[EventId::of_slot(slot, Direction::Write)].flags.set(Flags::READY);
+        self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
+        Ok(slot)
+    }
+
+    /// Closes the slot's descriptor, cancels its timers, takes its events off every queue and
+    /// returns it.
+    pub(crate) fn give_back(&self, state: &mut State, slot: u32) {
+        let target = registration(state, slot);
+        if (target.reading || target.writing)
+            && let Err(source) = state.backend.del_connection(target, true)
+        {
+            error!(fd = target.descriptor, "forgetting a descriptor: {source}");
+        }
+        for direction in [Direction::Read, Direction::Write] {
+            state.retire(EventId::of_slot(slot, direction));
+        }
+        if state.slots[slot].holder == Holder::Peer {
+            state.open -= 1;
+            self.stats().set(Gauge::OpenConnections, u64::from(state.open));
+            self.stats().leave_phase(state.slots[slot].phase);
+        }
+        drop(state.slots.give_back(slot));
+        self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
+        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
+    }
+
+    /// Asks the task of an idle slot to close it, now.
+    pub(crate) fn ask(&self, slot: u32, asked: Asked) {
+        let task = {
+            let state = &mut *self.state();
+            state.slots[slot].asked = Some(asked);
+            state.slots.set_idle(slot, None);
+            state.slots[slot].task
+        };
+        if task != NONE {
+            self.resume(task);
+        }
+    }
+
+    /// Acts on one readiness report, or posts what it sets off while the mutex is held.
+    pub(crate) fn dispatch(&self, report: Report, posting: bool) {
+        if report.token == Token::NOTIFIER {
+            self.take_notification();
+            return;
+        }
+        let Some((slot, reported)) = self.note_readiness(report) else { return };
+        for (direction, reported) in DIRECTIONS.into_iter().zip(reported) {
+            let event = EventId::of_slot(slot, direction);
+            let handler = {
+                let state = &mut *self.state();
+                // The first handler may have closed the slot, and somebody else may have it now.
+                if !reported || state.slots.resolve(report.token).is_none() {
+                    continue;
+                }
+                let flags = state.events[event].flags;
+                let accepts = flags.has(Flags::ACCEPT);
+                // A listener may have been taken out since the report was made.
+                if !flags.has(Flags::WAITING) || (accepts && !flags.has(Flags::ACTIVE)) {
+                    continue;
+                }
+                if posting {
+                    self.post(state, event, if accepts { QueueName::Accept } else { QueueName::Posted });
+                    continue;
+                }
+                state.events[event].handler
+            };
+            handler(self, event);
+        }
+    }
+
+    /// Sets the flags that the report implies and tells which directions it is about; `None` for a
+    /// report about a slot's earlier life.
+    fn note_readiness(&self, report: Report) -> Option<(u32, [bool; 2])> {
+        let state = &mut *self.state();
+        let Some(slot) = state.slots.resolve(report.token) else {
+            debug!(slot = report.token.index(), "stale event");
+            self.stats().add(Counter::StaleEvents, 1);
+            return None;
+        };
+        let mut reported = [report.readable, report.writable];
+        for (direction, reported) in DIRECTIONS.into_iter().zip(&mut reported) {
+            let flags = &mut state.events[EventId::of_slot(slot, direction)].flags;
+            *reported &= flags.has(Flags::ACTIVE);
+            if !*reported {
+                continue;
+            }
+            flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            // A level-triggered backend would report it again and again until somebody receives.
+            if !state.kind.edge && !flags.has(Flags::ACCEPT) {
+                let target = registration(state, slot);
+                state.events[EventId::of_slot(slot, direction)].flags.clear(Flags::ACTIVE);
+                if let Err(source) = state.backend.disable(target, direction) {
+                    error!(slot, "disabling {direction:?}: {source}");
+                }
+            }
+        }
+        Some((slot, reported))
+    }
+
+    fn take_notification(&self) {
+        let notifier = &self.inner().notifier;
+        if !self.state().kind.edge {
+            notifier.reset();
+        }
+        balanced::answer(self, &mut self.state());
+        notifier.take_woken().into_iter().for_each(|token| self.wake(token));
+    }
+}
+
+const DIRECTIONS: [Direction; 2] = [Direction::Read, Direction::Write];
+
+/// The slot as the backend sees it.
+pub(crate) fn registration(state: &State, slot: u32) -> Registration {
+    let active = |direction| state.events[EventId::of_slot(slot, direction)].flags.has(Flags::ACTIVE);
+    Registration {
+        descriptor: state.slots[slot].socket.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        token: state.slots.token(slot),
+        reading: active(Direction::Read),
+        writing: active(Direction::Write),
+    }
+}
+
+/// Has the backend watch a direction, unless it does.
+pub(crate) fn watch(state: &mut State, slot: u32, direction: Direction, mode: Mode) -> io::Result<()> {
+    let event = EventId::of_slot(slot, direction);
+    if state.events[event].flags.has(Flags::ACTIVE) {
+        return Ok(());
+    }
+    let target = registration(state, slot);
+    if mode == Mode::Connection && !state.kind.edge {
+        state.backend.enable(target, direction)?;
+    } else {
+        state.backend.add(target, direction, mode)?;
+    }
+    state.events[event].flags.set(Flags::ACTIVE);
+    Ok(())
+}
+
+/// Has the backend watch a direction no longer.
+pub(crate) fn unwatch(state: &mut State, slot: u32, direction: Direction) -> io::Result<()> {
+    let event = EventId::of_slot(slot, direction);
+    if !state.events[event].flags.has(Flags::ACTIVE) {
+        return Ok(());
+    }
+    let target = registration(state, slot);
+    state.events[event].flags.clear(Flags::ACTIVE);
+    state.backend.del(target, direction)
+}
+
+/// What has to be armed before a task waits to receive: with an edge-triggered backend the first
+/// wait registers and nothing more is ever needed; with a level-triggered one every wait enables
+/// the direction that the last report disabled.
+pub(crate) fn handle_read_event(state: &mut State, slot: u32) -> io::Result<()> {
+    watch(state, slot, Direction::Read, Mode::Connection)
+}
+
+/// The same before a task waits to send.
+pub(crate) fn handle_write_event(state: &mut State, slot: u32) -> io::Result<()> {
+    watch(state, slot, Direction::Write, Mode::Connection)
+}

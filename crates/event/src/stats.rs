@@ -1,0 +1,222 @@
+//! What a worker counts, in words that other processes may read.
+//!
+//! Each worker has a block of [`Stats::WORDS`] words in shared memory, written by it alone with
+//! plain stores, and read by anybody at any time. Counters only grow; gauges say what is so now.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use drover_sys::memory::SharedWords;
+
+use crate::connection::Phase;
+
+macro_rules! named_words {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(usize)]
+        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl $name {
+            /// All of them, in the order of their words.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// The name used by `drover status --json` and in metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            /// What it means, in one line.
+            pub const fn describe(self) -> &'static str {
+                match self { $($name::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+named_words! {
+    /// What is counted since the worker started.
+    Counter {
+        /// Turns of the loop.
+        Turns = "turns",
+        /// Connections accepted.
+        Accepts = "accepts",
+        /// Connections that went away before they could be accepted.
+        AcceptAborted = "accept_aborted",
+        /// Accepts that failed because the process or the system had no descriptor left.
+        AcceptNoDescriptors = "accept_no_descriptors",
+        /// Accepts that failed because the kernel had no memory.
+        AcceptNoMemory = "accept_no_memory",
+        /// Accepts that failed for another reason.
+        AcceptErrors = "accept_errors",
+        /// Accepts that found nothing, because another worker was faster.
+        AcceptEmpty = "accept_empty",
+        /// Connections closed without service because no slot was free.
+        Dropped = "dropped",
+        /// Idle connections closed to make room for others.
+        Reclaimed = "reclaimed",
+        /// Reports of the kernel for a previous holder of a slot.
+        StaleEvents = "stale_events",
+        /// Events put on a posted queue.
+        Posted = "posted",
+        /// Timers set or moved.
+        TimersSet = "timers_set",
+        /// Timers that expired.
+        TimersExpired = "timers_expired",
+        /// Turns that won the accept mutex.
+        MutexWon = "mutex_won",
+        /// Turns that tried for the accept mutex and lost.
+        MutexLost = "mutex_lost",
+        /// Times this worker left new connections to less loaded workers.
+        GateClosed = "gate_closed",
+        /// Times a listener was removed and added again to give other workers a chance.
+        ReAdds = "re_adds",
+        /// Tasks that panicked, each of which cost its connection.
+        TaskPanics = "task_panics",
+        /// Requests answered.
+        Requests = "requests",
+        /// Bytes received from peers.
+        BytesReceived = "bytes_received",
+        /// Bytes sent to peers.
+        BytesSent = "bytes_sent",
+        /// Milliseconds spent asleep in the backend's wait.
+        AsleepMs = "asleep_ms",
+        /// Milliseconds spent working.
+        WorkingMs = "working_ms",
+    }
+}
+
+named_words! {
+    /// What is so at this moment.
+    Gauge {
+        /// Connections with peers that are open.
+        OpenConnections = "open_connections",
+        /// Slots that can be lent.
+        FreeSlots = "free_slots",
+        /// Connections that can be closed to make room.
+        ReusableConnections = "reusable_connections",
+        /// When the turn in progress woke up, in milliseconds of the monotonic clock; 0 while asleep.
+        TurnStarted = "turn_started",
+        /// The longest turn so far, in milliseconds.
+        LongestTurnMs = "longest_turn_ms",
+        /// 1 while this worker takes part in balancing.
+        Balancing = "balancing",
+        /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
+        /// once it answered. The one word that others write.
+        WokenAt = "woken_at",
+        /// The number of the connection whose task runs; 0 for none.
+        RunningConnection = "running_connection",
+    }
+}
+
+const GAUGES_AT: usize = Counter::ALL.len();
+const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
+
+/// The words of one worker.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    words: Rc<SharedWords>,
+    base: usize,
+}
+
+impl Stats {
+    /// How many words one worker's block takes.
+    pub const WORDS: usize = PHASES_AT + Phase::COUNT;
+
+    /// The word of `counter` within a block.
+    pub const fn counter_word(counter: Counter) -> usize {
+        counter as usize
+    }
+
+    /// The word of `gauge` within a block.
+    pub const fn gauge_word(gauge: Gauge) -> usize {
+        GAUGES_AT + gauge as usize
+    }
+
+    /// The word that holds how many connections are in `phase`.
+    pub const fn phase_word(phase: Phase) -> usize {
+        PHASES_AT + phase as usize
+    }
+
+    /// The block that starts at word `base` of `words`.
+    ///
+    /// # Panics
+    /// If `words` is too short for that.
+    pub fn new(words: Rc<SharedWords>, base: usize) -> Self {
+        assert!(words.len() >= base + Self::WORDS, "the shared words are too few for a worker's block");
+        Self { words, base }
+    }
+
+    /// A block of its own that no other process looks at.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports.
+    pub fn private() -> std::io::Result<Self> {
+        Ok(Self::new(Rc::new(SharedWords::anonymous(Self::WORDS)?), 0))
+    }
+
+    /// Adds `amount` to a counter.
+    pub fn add(&self, counter: Counter, amount: u64) {
+        self.change(Self::counter_word(counter), amount);
+    }
+
+    /// The value of a counter.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.words[self.base + Self::counter_word(counter)].load(Relaxed)
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, gauge: Gauge, value: u64) {
+        self.words[self.base + Self::gauge_word(gauge)].store(value, Relaxed);
+    }
+
+    /// The value of a gauge.
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        self.words[self.base + Self::gauge_word(gauge)].load(Relaxed)
+    }
+
+    /// How many connections are in `phase`.
+    pub fn in_phase(&self, phase: Phase) -> u64 {
+        self.words[self.base + Self::phase_word(phase)].load(Relaxed)
+    }
+
+    pub(crate) fn enter_phase(&self, phase: Phase) {
+        self.change(Self::phase_word(phase), 1);
+    }
+
+    pub(crate) fn leave_phase(&self, phase: Phase) {
+        self.change(Self::phase_word(phase), 1u64.wrapping_neg());
+    }
+
+    /// One writer per block makes a load and a store enough: no locked instruction.
+    fn change(&self, word: usize, amount: u64) {
+        let word = &self.words[self.base + word];
+        word.store(word.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_somebodys_own() {
+        let stats = Stats::private().expect("memory");
+        for (index, &counter) in Counter::ALL.iter().enumerate() {
+            stats.add(counter, index as u64 + 1);
+        }
+        for (index, &gauge) in Gauge::ALL.iter().enumerate() {
+            stats.set(gauge, 1000 + index as u64);
+        }
+        stats.enter_phase(Phase::Closing);
+        for (index, &counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(stats.counter(counter), index as u64 + 1, "{}", counter.name());
+        }
+        for (index, &gauge) in Gauge::ALL.iter().enumerate() {
+            assert_eq!(stats.gauge(gauge), 1000 + index as u64, "{}", gauge.name());
+        }
+        assert_eq!(stats.in_phase(Phase::Closing), 1);
+        stats.leave_phase(Phase::Closing);
+        assert_eq!(stats.in_phase(Phase::Closing), 0);
+    }
+}

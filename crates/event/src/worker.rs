@@ -1,0 +1,178 @@
+//! The worker: one turn of the loop, its phases in order.
+
+use tracing::debug;
+
+use crate::backend::scripted::Script;
+use crate::backend::{Backend, Report};
+use crate::clock::{Clock, Millis, Source};
+use crate::core::{Core, Settings, Shared};
+use crate::error::Error;
+use crate::event::{EventId, Flags};
+use crate::notify::Notifier;
+use crate::posted::QueueName;
+use crate::stats::{Counter, Gauge};
+use crate::timer;
+
+/// The owner of one worker's loop. A thread runs at most one.
+pub struct Worker {
+    core: Core,
+    reports: Vec<Report>,
+    woke_at: Millis,
+}
+
+impl Worker {
+    /// Installs the backend and prepares the slots.
+    ///
+    /// # Errors
+    /// When the backend or the notifier cannot be made.
+    pub fn new(settings: Settings, shared: Shared) -> Result<Self, Error> {
+        let backend = settings.backend;
+        let made = backend.open(settings.epoll_events);
+        let made = made.map_err(|source| Error::Install { backend: backend.name(), source })?;
+        Self::with_backend(settings, shared, made, Source::System)
+    }
+
+    /// A worker whose readiness and clock come from a script, for tests.
+    ///
+    /// # Errors
+    /// When the notifier cannot be made.
+    pub fn scripted(settings: Settings, shared: Shared, script: &Script) -> Result<Self, Error> {
+        Self::with_backend(settings, shared, Box::new(script.clone()), Source::Scripted(script.clock()))
+    }
+
+    fn with_backend(
+        settings: Settings,
+        mut shared: Shared,
+        mut backend: Box<dyn Backend>,
+        clock: Source,
+    ) -> Result<Self, Error> {
+        let install = |backend, source| Error::Install { backend, source };
+        let name = backend.name();
+        let notifier = match shared.notifier.take() {
+            Some(descriptor) => descriptor,
+            None => Notifier::descriptor().map_err(|source| install(name, source))?,
+        };
+        let notifier = Notifier::install(notifier);
+        backend.notify(notifier.as_fd()).map_err(|source| install(name, source))?;
+        let reports = Vec::with_capacity(settings.epoll_events as usize);
+        let core = Core::new(settings, shared, Clock::new(clock), backend, notifier);
+        core.stats().set(Gauge::FreeSlots, u64::from(core.settings().connections));
+        let woke_at = core.now();
+        Ok(Self { core, reports, woke_at })
+    }
+
+    /// The engine, to which listeners and tasks are added.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// One turn: sleeps once, then handles everything that is due.
+    ///
+    /// # Errors
+    /// When the backend's wait fails; a signal is no failure.
+    pub fn turn(&mut self) -> Result<(), Error> {
+        let mut sleep_ms = self.core.time_to_next_timer();
+        self.core.try_gate(&mut sleep_ms);
+        if self.ready_posted_next() {
+            sleep_ms = Some(0);
+        }
+        self.wait(sleep_ms)?;
+        self.handle_reports();
+        self.run_posted(QueueName::Accept);
+        self.core.release_gate();
+        self.expire_timers();
+        self.run_posted(QueueName::Posted);
+        self.core.stats().add(Counter::Turns, 1);
+        Ok(())
+    }
+
+    /// Moves what was posted for this turn to the posted queue; tells whether there was anything.
+    fn ready_posted_next(&self) -> bool {
+        let state = &mut *self.core.state();
+        let any = !state.queues.is_empty(QueueName::Next);
+        while let Some(index) = state.queues.take(&mut state.events, QueueName::Next) {
+            state.events[EventId::from_index(index)].flags.set(Flags::READY);
+            state.queues.post(&mut state.events, index, QueueName::Posted);
+        }
+        any
+    }
+
+    fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
+        let (clock, stats) = (&self.core.inner().clock, self.core.stats());
+        let asleep_from = clock.read();
+        let worked = asleep_from.since(self.woke_at);
+        stats.add(Counter::WorkingMs, worked);
+        stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
+        stats.set(Gauge::TurnStarted, 0);
+        let waited = {
+            let state = &mut *self.core.state();
+            let signals = self.core.settings().wait_signals.as_ref();
+            let backend = state.backend.name();
+            state
+                .backend
+                .process_events(sleep_ms, signals, &mut self.reports)
+                .map_err(|source| Error::Wait { backend, source })
+        };
+        clock.refresh();
+        self.woke_at = clock.now();
+        let slept = self.woke_at.since(asleep_from);
+        stats.add(Counter::AsleepMs, slept);
+        stats.set(Gauge::TurnStarted, self.woke_at.as_u64());
+        debug!("timer delta: {slept}");
+        waited
+    }
+
+    fn handle_reports(&mut self) {
+        let posting = self.core.holds_mutex();
+        for index in 0..self.reports.len() {
+            self.core.dispatch(self.reports[index], posting);
+        }
+        self.reports.clear();
+    }
+
+    fn run_posted(&self, queue: QueueName) {
+        loop {
+            let (event, handler) = {
+                let state = &mut *self.core.state();
+                let Some(index) = state.queues.take(&mut state.events, queue) else { break };
+                let event = EventId::from_index(index);
+                (event, state.events[event].handler)
+            };
+            debug!(event = ?event, "posted event from {queue:?}");
+            handler(&self.core, event);
+        }
+    }
+
+    /// Handles every timer whose deadline is not in the future.
+    fn expire_timers(&self) {
+        let now = self.core.now().key_after(0);
+        loop {
+            let (event, handler) = {
+                let state = &mut *self.core.state();
+                let Some(first) = state.timers.first() else { break };
+                let event = EventId::from_index(first);
+                let key = state.events[event].timer.key();
+                if timer::before(now, key) {
+                    break;
+                }
+                debug!(event = ?event, "event timer del: {key}: expired");
+                state.timers.remove(&mut state.events, first);
+                state.events[event].flags.set(Flags::TIMED_OUT);
+                self.core.stats().add(Counter::TimersExpired, 1);
+                if !state.events[event].flags.has(Flags::WAITING) {
+                    continue;
+                }
+                (event, state.events[event].handler)
+            };
+            handler(&self.core, event);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Streams inside tasks hold the core: without this they would hold each other for ever.
+        let tasks = self.core.state().tasks.take_all();
+        drop(tasks);
+    }
+}

@@ -1,0 +1,192 @@
+//! The checks across the keys of `[http]`: what is found, and what is not.
+
+use drover_config::Findings;
+
+use super::*;
+
+fn check(text: &str) -> (Http, Findings) {
+    let (http, mut findings) = drover_config::parse::<Http>("http.toml", text);
+    let http = http.expect("no key of [http] is required");
+    // Knows one variable, and takes no other for right.
+    let variables = |text: &str| match text.find("$wrong") {
+        Some(offset) => Err(WrongVariable { message: "unknown".into(), offset, length: 6, help: None }),
+        None => Ok(()),
+    };
+    http.check(&CheckContext { accept: Accept::Exclusive, variables: &variables }, &mut findings);
+    (http, findings)
+}
+
+fn messages(text: &str) -> Vec<String> {
+    check(text).1.iter().map(|finding| finding.message().to_owned()).collect()
+}
+
+/// A server with these locations' text.
+fn with_locations(text: &str) -> String {
+    format!("[[servers]]\nlisten = [\"127.0.0.1:80\"]\n{text}")
+}
+
+#[test]
+fn addresses_and_names_are_claimed_once() {
+    let servers = |first: &str, second: &str| {
+        messages(&format!(
+            "[[servers]]\nroot = \"/\"\nlisten = [\"127.0.0.1:80\"]\n{first}\n\
+             [[servers]]\nroot = \"/\"\nlisten = [\"127.0.0.1:80\"]\n{second}"
+        ))
+    };
+    assert_eq!(servers("", ""), ["two servers without a name on 127.0.0.1:80"]);
+    assert_eq!(
+        servers("server_names = [\"a\", \"b\"]", "server_names = [\"c\", \"B\"]"),
+        ["two servers named \"b\" on 127.0.0.1:80"]
+    );
+    assert!(servers("server_names = [\"a\"]", "server_names = [\"b\"]").is_empty());
+    assert!(servers("server_names = [\"a\"]", "").is_empty());
+}
+
+#[test]
+fn names_have_a_form() {
+    for name in ["example.org", "*.example.org", "www.example.*", "_", "a-b", "xn--bcher-kva", "[::1]"] {
+        let text = with_locations(&format!("root = \"/\"\nserver_names = [{name:?}]"));
+        assert!(messages(&text).is_empty(), "{name}");
+    }
+    for name in ["", "*", "a.*.b", "*a.org", "a b", "a:80", "http://a", "~^a", "a..b", "bücher.de", "*.*"] {
+        let text = with_locations(&format!("root = \"/\"\nserver_names = [{name:?}]"));
+        assert_eq!(messages(&text), ["`server_names` has a name that no request can have"], "{name}");
+    }
+}
+
+#[test]
+fn options_of_one_address_do_not_contradict() {
+    let servers = |first: &str, second: &str| {
+        messages(&format!(
+            "[[servers]]\nroot = \"/\"\nserver_names = [\"a\"]\nlisten = [{{ address = \"127.0.0.1:80\" {first} }}]\n\
+             [[servers]]\nroot = \"/\"\nserver_names = [\"b\"]\nlisten = [{{ address = \"127.0.0.1:80\" {second} }}]"
+        ))
+    };
+    let contradiction = ["127.0.0.1:80 has contradicting options"];
+    assert_eq!(servers(", backlog = 1", ", backlog = 2"), contradiction);
+    assert_eq!(servers(", accept = \"mutex\"", ", accept = \"shared\""), contradiction);
+    assert_eq!(servers(", deferred = true", ", deferred = false"), contradiction);
+    assert!(servers(", backlog = 1", "").is_empty());
+    assert_eq!(
+        servers(", default_server = true", ", default_server = true"),
+        ["127.0.0.1:80 has two default servers"]
+    );
+}
+
+#[test]
+fn overlapping_addresses_cannot_both_be_bound() {
+    let listen = |list: &str| messages(&format!("[[servers]]\nroot = \"/\"\nlisten = [{list}]"));
+    assert_eq!(listen(r#""0.0.0.0:80", "127.0.0.1:80""#), ["0.0.0.0:80 and 127.0.0.1:80 overlap"]);
+    assert_eq!(
+        listen(r#""127.0.0.1:80", { address = "[::]:80", ipv6_only = false }"#),
+        ["127.0.0.1:80 and [::]:80 overlap"]
+    );
+    assert!(listen(r#""0.0.0.0:80", "[::]:80", "127.0.0.1:81""#).is_empty());
+    assert!(
+        listen(
+            r#"{ address = "0.0.0.0:80", accept = "reuseport" }, { address = "127.0.0.1:80", accept = "reuseport" }"#
+        )
+        .is_empty()
+    );
+    assert_eq!(listen(r#""127.0.0.1:80", "127.0.0.1:80""#), ["127.0.0.1:80 is listed twice in one server"]);
+    assert_eq!(listen(""), ["`listen` is empty"]);
+}
+
+#[test]
+fn listen_options_without_effect_are_warnings() {
+    let (_, findings) = check(
+        "[[servers]]\nroot = \"/\"\nlisten = [{ address = \"unix:/run/x\", deferred = true, ipv6_only = true }]",
+    );
+    assert_eq!((findings.errors(), findings.warnings()), (0, 2), "{findings}");
+}
+
+#[test]
+fn locations_match_something_and_serve_something() {
+    let location = |text: &str| messages(&with_locations(&format!("[[servers.locations]]\n{text}")));
+    assert_eq!(location("path = \"api\"\nroot = \"/\""), ["the path \"api\" can match no request"]);
+    assert_eq!(
+        location("path = { exact = \"/a/../b\" }\nroot = \"/\""),
+        ["the path \"/a/../b\" can match no request"]
+    );
+    assert_eq!(location("path = \"/\""), ["the location has nothing to serve"]);
+    assert_eq!(
+        location("path = \"/\"\nroot = \"/srv\"\nreturn = { status = 200 }"),
+        ["`root` and `return` contradict each other"]
+    );
+    assert_eq!(
+        location("path = \"/\"\nindex = [\"a\"]\nreturn = { status = 200 }"),
+        ["`index` has no effect here"]
+    );
+    assert_eq!(
+        location("path = \"/\"\nroot = \"/\"\nindex = [\"a/b\"]"),
+        ["`index` has a name that no file can have"]
+    );
+    let twice = "path = \"/a\"\nroot = \"/\"\n[[servers.locations]]\npath = \"/a\"\nroot = \"/\"";
+    assert_eq!(location(twice), ["two locations for /a"]);
+    let exact = "path = \"/a\"\nroot = \"/\"\n[[servers.locations]]\npath = { exact = \"/a\" }\nroot = \"/\"";
+    assert!(location(exact).is_empty());
+}
+
+#[test]
+fn answers_make_sense() {
+    let answer = |text: &str| {
+        messages(&with_locations(&format!("[[servers.locations]]\npath = \"/\"\nreturn = {{ {text} }}")))
+    };
+    assert!(answer("status = 301, location = \"/b\"").is_empty());
+    assert_eq!(answer("status = 301"), ["the redirect 301 leads nowhere"]);
+    assert_eq!(answer("status = 200, location = \"/b\""), ["`location` has no effect with the status 200"]);
+    assert_eq!(answer("status = 204, body = \"x\""), ["`body` has no effect with the status 204"]);
+    assert_eq!(
+        answer("status = 200, content_type = \"a/b\""),
+        ["`content_type` has no effect without `body`"]
+    );
+    assert_eq!(answer("status = 302, location = \"/a\\r\\nSet-Cookie: b\""), ["`location` cannot be sent"]);
+}
+
+#[test]
+fn log_formats_are_defined_and_their_variables_known() {
+    assert_eq!(
+        messages("access_log = { file = \"/x\", format = \"odd\" }"),
+        ["the log format `odd` is not defined"]
+    );
+    assert_eq!(
+        messages("access_log = { format = \"odd\" }\nlog_formats.odd = \"\""),
+        ["`format` has no effect here"]
+    );
+    assert_eq!(messages("log_formats.combined = \"\""), ["the log format `combined` is built in"]);
+    assert!(
+        messages("access_log = { file = \"/x\", format = \"odd\" }\nlog_formats.odd = \"$pid\"").is_empty()
+    );
+    let (_, findings) = check("log_formats.odd = \"a $wrong b\"");
+    let drawn = findings.to_string();
+    assert!(drawn.contains("http.toml:1:22\n"), "the variable itself is marked: {drawn}");
+    assert!(drawn.contains("^^^^^^ unknown\n"), "{drawn}");
+}
+
+#[test]
+fn extensions_and_types_can_be_used() {
+    assert_eq!(messages("types = { \".wasm\" = \"application/wasm\" }"), ["`.wasm` is no file extension"]);
+    assert_eq!(messages("default_type = \"a\\nb\""), ["`default_type` cannot be sent"]);
+}
+
+#[test]
+fn servers_on_one_address_share_a_listener() {
+    let (http, findings) = check(
+        r#"
+        [[servers]]
+        server_names = ["a"]
+        root = "/"
+        listen = ["127.0.0.1:80", "[::1]:80"]
+        [[servers]]
+        server_names = ["b"]
+        root = "/"
+        listen = [{ address = "127.0.0.1:80", backlog = 7, accept = "mutex", default_server = true }]
+        "#,
+    );
+    assert!(findings.is_empty(), "{findings}");
+    let listeners = http.listeners();
+    assert_eq!(listeners.len(), 2);
+    assert_eq!((listeners[0].servers.as_slice(), listeners[0].default_server), ([0, 1].as_slice(), 1));
+    assert_eq!((listeners[0].backlog, listeners[0].accept), (7, Some(Accept::Mutex)));
+    assert_eq!((listeners[1].servers.as_slice(), listeners[1].backlog), ([0].as_slice(), 511));
+}

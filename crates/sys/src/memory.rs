@@ -1,0 +1,151 @@
+//! Shared memory as a slice of atomic 64-bit words.
+//!
+//! Everything that drover's processes share (scoreboard, accept mutex, limits) is made of these
+//! words: a word is always valid whatever another process wrote into it, so mapping a file that
+//! somebody else scribbles on can give wrong numbers but never undefined behaviour.
+//!
+//! Invariant: the mapping lives as long as the value, and is never resized.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+const WORD: usize = size_of::<AtomicU64>();
+
+/// A mapping shared between processes (`MAP_SHARED`), seen as atomic words that start as zero.
+#[derive(Debug)]
+pub struct SharedWords {
+    base: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the mapping is plain memory reached only through atomics; it belongs to no thread.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above; `AtomicU64` is `Sync`, and `Deref` hands out shared references only.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// Maps `words` words that only this process and its later children see.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports, and `InvalidInput` for zero words.
+    pub fn anonymous(words: usize) -> io::Result<Self> {
+        let length = length_of(words)?;
+        // SAFETY: no address is asked for, so no existing mapping is replaced.
+        let base = unsafe {
+            mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED)?
+        };
+        Ok(Self { base: base.cast(), words })
+    }
+
+    /// Maps the first `words` words of `file`, which must be open for reading and writing; the
+    /// file is made longer where it is too short.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` and `mmap(2)` report, and `InvalidInput` for zero words.
+    pub fn create(file: &File, words: usize) -> io::Result<Self> {
+        let length = length_of(words)?;
+        if file.metadata()?.len() < length.get() as u64 {
+            file.set_len(length.get() as u64)?;
+        }
+        Self::map(file, length, words, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+    }
+
+    /// Maps the whole of `file` for reading. Storing to a word of such a mapping would fault, so
+    /// the words are to be loaded only; [`ReadOnlyWords`] sees to that.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports, and `InvalidInput` for a file shorter than one word.
+    pub fn open_read_only(file: &File) -> io::Result<ReadOnlyWords> {
+        let words = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX) / WORD;
+        Self::map(file, length_of(words)?, words, ProtFlags::PROT_READ).map(ReadOnlyWords)
+    }
+
+    fn map(file: &File, length: NonZeroUsize, words: usize, protection: ProtFlags) -> io::Result<Self> {
+        // SAFETY: no address is asked for, so no existing mapping is replaced. Another process may
+        // change the bytes at any time, which atomics allow.
+        let base = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file.as_fd(), 0)? };
+        Ok(Self { base: base.cast(), words })
+    }
+}
+
+fn length_of(words: usize) -> io::Result<NonZeroUsize> {
+    words.checked_mul(WORD).and_then(NonZeroUsize::new).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a shared mapping needs at least one word")
+    })
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `base` is page-aligned and starts a live mapping of `words` words; every bit
+        // pattern is a valid `AtomicU64`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by this value with this length, and no reference into it
+        // can outlive the value. Failure would leak address space and harms nothing else.
+        let _ = unsafe { munmap(self.base.cast(), self.words * WORD) };
+    }
+}
+
+/// The words of somebody else's mapping: they can be loaded and not stored.
+#[derive(Debug)]
+pub struct ReadOnlyWords(SharedWords);
+
+impl ReadOnlyWords {
+    /// The word at `index`, or `None` past the end.
+    pub fn load(&self, index: usize) -> Option<u64> {
+        self.0.get(index).map(|word| word.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    /// How many words there are.
+    pub fn len(&self) -> usize {
+        self.0.words
+    }
+
+    /// Whether there is no word; never true, as an empty mapping cannot be made.
+    pub fn is_empty(&self) -> bool {
+        self.0.words == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_file_mapped_twice_shows_the_same_words() {
+        let path = std::env::temp_dir().join(format!("drover-words-{}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .expect("temporary file");
+        let writer = SharedWords::create(&file, 16).expect("mapping");
+        let reader = SharedWords::open_read_only(&file).expect("second mapping");
+        assert_eq!(reader.len(), 16);
+        writer[7].store(99, Ordering::Release);
+        assert_eq!(reader.load(7), Some(99));
+        assert_eq!(reader.load(16), None);
+        std::fs::remove_file(path).expect("removing the temporary file");
+    }
+
+    #[test]
+    fn zero_words_are_refused() {
+        assert_eq!(SharedWords::anonymous(0).expect_err("empty").kind(), io::ErrorKind::InvalidInput);
+    }
+}

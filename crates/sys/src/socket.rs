@@ -1,0 +1,109 @@
+//! Socket calls that nix lacks or makes dearer: `accept4` with the peer's address, and a gathering
+//! send without auxiliary data.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Accepts one connection from `listener` as non-blocking and close-on-exec. The address is `None`
+/// for peers that have none (unix sockets).
+///
+/// # Errors
+/// What `accept4(2)` reports.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::uninit();
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `storage` has room for `length` bytes, and the kernel writes no more than that.
+    let descriptor = unsafe {
+        libc::accept4(
+            listener.as_raw_fd(),
+            storage.as_mut_ptr().cast(),
+            &mut length,
+            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+        )
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor to us and nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    Ok((socket, internet_address(&storage, length as usize)))
+}
+
+/// Reads an internet address out of what the kernel wrote: its first `length` bytes.
+fn internet_address(storage: &MaybeUninit<libc::sockaddr_storage>, length: usize) -> Option<SocketAddr> {
+    if length < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the family is within the first `length` bytes, which the kernel initialised.
+    let family = unsafe { *storage.as_ptr().cast::<libc::sa_family_t>() };
+    match i32::from(family) {
+        libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: the kernel initialised a whole `sockaddr_in`; `storage` is aligned for it.
+            let address = unsafe { *storage.as_ptr().cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+            Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(address.sin_port))))
+        }
+        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: the kernel initialised a whole `sockaddr_in6`; `storage` is aligned for it.
+            let address = unsafe { *storage.as_ptr().cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            let port = u16::from_be(address.sin6_port);
+            Some(SocketAddr::V6(SocketAddrV6::new(ip, port, address.sin6_flowinfo, address.sin6_scope_id)))
+        }
+        _ => None,
+    }
+}
+
+/// Sends `parts` in their order with one `sendmsg(2)`; `more` tells the kernel that further data
+/// follows at once (`MSG_MORE`). Never raises SIGPIPE.
+///
+/// # Errors
+/// What `sendmsg(2)` reports.
+pub fn send_vectored(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    let message = libc::msghdr {
+        msg_name: ptr::null_mut(),
+        msg_namelen: 0,
+        // `IoSlice` is guaranteed to have the layout of `iovec`; the kernel only reads it.
+        msg_iov: parts.as_ptr().cast_mut().cast(),
+        msg_iovlen: parts.len(),
+        msg_control: ptr::null_mut(),
+        msg_controllen: 0,
+        msg_flags: 0,
+    };
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: `message` and the parts it points to live through the call and are only read.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn accept_tells_the_address_of_the_peer() {
+        for place in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(place) else { continue };
+            let client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+            let (_socket, peer) = accept(listener.as_fd()).expect("accept");
+            assert_eq!(peer, Some(client.local_addr().expect("address")));
+        }
+    }
+
+    #[test]
+    fn a_gathering_send_keeps_the_order_of_its_parts() {
+        let (left, mut right) = std::os::unix::net::UnixStream::pair().expect("pair");
+        let parts = [IoSlice::new(b"one "), IoSlice::new(b"two")];
+        assert_eq!(send_vectored(left.as_fd(), &parts, false).expect("send"), 7);
+        drop(left);
+        let mut text = String::new();
+        right.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "one two");
+    }
+}
