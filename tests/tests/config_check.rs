@@ -114,8 +114,8 @@ fn the_effective_config_reads_back_as_itself() {
 
 #[test]
 fn the_examples_check_out() {
-    let folder = example("");
-    for entry in std::fs::read_dir(folder).expect("there are examples") {
+    let entries = |folder| std::fs::read_dir(folder).expect("there are examples");
+    for entry in entries(example("")).chain(entries(example("experiments"))) {
         let path = entry.expect("readable").path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let output = drover("check", &path);

@@ -33,6 +33,8 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 const LONGEST_FILE: usize = 400;
+/// A file of nothing but tests may be longer: it is read a test at a time.
+const LONGEST_TESTS: usize = 600;
 const LONGEST_FUNCTION: usize = 60;
 
 /// Files that may be longer, each with its reason.
@@ -133,10 +135,14 @@ fn unsafe_stands_in_sys_alone() {
 #[test]
 fn files_are_short() {
     for (name, text) in sources() {
-        let lines = without_tests(&text).lines().count();
+        let tests = name.contains("/tests/") || name.ends_with("tests.rs");
+        let (lines, most) = match tests {
+            true => (text.lines().count(), LONGEST_TESTS),
+            false => (without_tests(&text).lines().count(), LONGEST_FILE),
+        };
         let excepted = LONGER_FILES.iter().any(|(file, _)| *file == name);
-        assert!(lines <= LONGEST_FILE || excepted, "{name} has {lines} lines before its tests");
-        assert!(lines > LONGEST_FILE || !excepted, "{name} is no exception any more");
+        assert!(lines <= most || excepted, "{name} has {lines} lines");
+        assert!(lines > most || !excepted, "{name} is no exception any more");
     }
 }
 
@@ -222,7 +228,8 @@ fn the_full_example_has_every_key() {
             let key = row.split('`').next().unwrap_or_default();
             // The keys of a table on one line stand behind a dot: `listen.address`.
             let last = key.rsplit('.').next().unwrap_or_default();
-            assert!(full.contains(&format!("{last} =")), "no {key} of {table} in config/full.toml");
+            let there = full.contains(&format!("{last} =")) || full.contains(&format!("{last}]"));
+            assert!(there, "no {key} of {table} in config/full.toml");
             keys += 1;
         }
     }
