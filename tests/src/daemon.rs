@@ -156,7 +156,7 @@ impl Drover {
     /// Reloads, and waits until a new generation has taken over and the old workers have gone.
     #[track_caller]
     pub fn reload(&self) {
-        let before = self.status().generation;
+        let before = self.status().generation();
         self.signal(Signal::SIGHUP);
         self.generation_after(before);
     }
@@ -164,10 +164,10 @@ impl Drover {
     /// Reloads, and waits until a new generation serves; the old workers may still drain.
     #[track_caller]
     pub fn reload_begun(&self) {
-        let before = self.status().generation;
+        let before = self.status().generation();
         self.signal(Signal::SIGHUP);
         eventually("the new generation serves", || {
-            self.try_status().filter(|status| status.generation > before && status.all_serve()).map(drop)
+            self.try_status().filter(|status| status.generation() > before && status.all_serve()).map(drop)
         });
     }
 
@@ -175,9 +175,9 @@ impl Drover {
     #[track_caller]
     pub fn generation_after(&self, generation: u64) {
         eventually("the new generation serves alone", || {
-            let status = self.try_status()?;
-            let alone = status.workers.iter().all(|worker| worker.generation == status.generation);
-            (status.generation > generation && alone && status.all_serve()).then_some(())
+            self.try_status()
+                .filter(|status| status.generation() > generation && status.serves_alone())
+                .map(drop)
         });
     }
 

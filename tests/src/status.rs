@@ -9,12 +9,21 @@ use crate::binary;
 /// The daemon as the scoreboard shows it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Status {
-    /// The running generation.
-    pub generation: u64,
+    /// The master.
+    pub master: MasterStatus,
     /// Every worker that has not ended, also of older generations.
     pub workers: Vec<WorkerStatus>,
     /// Sums over all workers there are and have been.
     pub totals: Totals,
+}
+
+/// The master.
+#[derive(Debug, Clone, Deserialize)]
+pub struct MasterStatus {
+    /// The running generation.
+    pub generation: u64,
+    /// How many workers it is to have.
+    pub workers: usize,
 }
 
 /// Sums that never fall.
@@ -35,7 +44,7 @@ pub struct WorkerStatus {
     pub pid: i32,
     /// The generation it belongs to.
     pub generation: u64,
-    /// `starting`, `running`, `draining`, ...
+    /// `starting`, `serving`, `draining`, ...
     pub state: String,
     /// Open connections.
     pub connections: u64,
@@ -63,10 +72,20 @@ impl Status {
         String::from_utf8(output.stdout).map_err(|error| error.to_string())
     }
 
-    /// True when there is a worker, and each of the running generation serves.
+    /// The running generation.
+    pub fn generation(&self) -> u64 {
+        self.master.generation
+    }
+
+    /// True when every worker of the running generation is there and serves.
     pub fn all_serve(&self) -> bool {
-        let mut current =
-            self.workers.iter().filter(|worker| worker.generation == self.generation).peekable();
-        current.peek().is_some() && current.all(|worker| worker.state == "running")
+        let current = self.workers.iter().filter(|worker| worker.generation == self.generation());
+        let serving = current.filter(|worker| worker.state == "serving").count();
+        serving > 0 && serving == self.master.workers
+    }
+
+    /// True when, besides, no worker of an older generation is left.
+    pub fn serves_alone(&self) -> bool {
+        self.all_serve() && self.workers.len() == self.master.workers
     }
 }

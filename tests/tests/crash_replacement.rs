@@ -27,7 +27,7 @@ fn a_killed_worker_is_replaced() {
     let line = drover.log_line(&[&workers[0].to_string(), "SIGKILL"]);
     assert!(line.contains("worker 0"), "{line}");
     assert_eq!(get(port.address(), "/").text(), "ok\n");
-    assert_eq!(drover.status().generation, 1);
+    assert_eq!(drover.status().generation(), 1);
 }
 
 #[test]

@@ -18,12 +18,12 @@ fn a_bad_config_keeps_the_running_generation() {
     drover.log_line(&["drover.toml:"]);
     assert_eq!(get(port.address(), "/").text(), "ok\n");
     assert_eq!(drover.workers(), workers);
-    assert_eq!(drover.status().generation, 1);
+    assert_eq!(drover.status().generation(), 1);
 
     // Mended, it is taken.
     config.write(&directory);
     drover.reload();
-    assert_eq!(drover.status().generation, 2);
+    assert_eq!(drover.status().generation(), 2);
     assert!(drover.workers().iter().all(|worker| !workers.contains(worker)));
     assert_eq!(get(port.address(), "/").text(), "ok\n");
 }
@@ -40,7 +40,7 @@ fn an_address_that_is_taken_keeps_the_running_generation() {
     drover.signal(Signal::SIGHUP);
     drover.log_line(&[&taken.address().to_string(), "in use"]);
     assert_eq!(drover.workers(), workers);
-    assert_eq!(drover.status().generation, 1);
+    assert_eq!(drover.status().generation(), 1);
     assert_eq!(get(port.address(), "/").text(), "ok\n");
 }
 

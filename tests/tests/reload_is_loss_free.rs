@@ -24,7 +24,7 @@ fn twenty_reloads(strategy: &str) {
     }
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{strategy}: {tally}");
-    assert_eq!(drover.status().generation, 21);
+    assert_eq!(drover.status().generation(), 21);
 }
 
 #[test]

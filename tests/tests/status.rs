@@ -21,7 +21,7 @@ fn it_counts_connections_accepts_and_requests() {
     for worker in &status.workers {
         assert!(pids.contains(&worker.pid));
         assert_eq!(worker.generation, 1);
-        assert_eq!(worker.state, "running");
+        assert_eq!(worker.state, "serving");
         assert_eq!(
             worker.connections + worker.free_slots,
             98,
