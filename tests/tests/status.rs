@@ -69,5 +69,5 @@ fn without_a_daemon_it_says_so() {
     let output = binary::run(["status".as_ref(), "-c".as_ref(), config.as_os_str()]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("not running"), "{text}");
+    assert!(text.contains("no drover runs"), "{text}");
 }
