@@ -65,11 +65,19 @@ impl Finding {
     }
 }
 
+/// More findings than this are counted and not kept: the file is no config at all, and who reads it may be the
+/// master of a running daemon.
+const MAX_KEPT: usize = 1000;
+
 /// All findings about one config, with the texts they point into.
 #[derive(Clone, Default, Debug)]
 pub struct Findings {
     sources: Sources,
     list: Vec<Finding>,
+    /// Errors and warnings that were found after the list was full.
+    unkept: [usize; 2],
+    /// The last of them, for its finder to complete in vain.
+    last_unkept: Option<Finding>,
 }
 
 impl Findings {
@@ -91,11 +99,21 @@ impl Findings {
     fn add(&mut self, severity: Severity, place: Option<Place>, message: String) -> &mut Finding {
         let finding =
             Finding { severity, message, place, label: String::new(), related: Vec::new(), help: Vec::new() };
+        if self.is_full() {
+            self.unkept[severity as usize] += 1;
+            return self.last_unkept.insert(finding);
+        }
         self.list.push(finding);
-        self.list.last_mut().expect("a finding was just pushed")
+        let last = self.list.len() - 1;
+        &mut self.list[last]
     }
 
-    /// The findings, those of one file by their place.
+    /// Whether further findings are only counted, and finding out what would be right is wasted time.
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MAX_KEPT
+    }
+
+    /// The findings in the order in which they were found.
     pub fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.list.iter()
     }
@@ -117,6 +135,7 @@ impl Findings {
 
     fn count(&self, severity: Severity) -> usize {
         self.list.iter().filter(|finding| finding.severity == severity).count()
+            + self.unkept[severity as usize]
     }
 
     /// Whether there is nothing to say.

@@ -70,6 +70,9 @@ fn syntax(file: u32, text: &str, findings: &mut Findings, broken: &mut Vec<Place
         broken.push(place);
         // Further errors on a line mostly follow from its first.
         let (line, _) = findings.sources().line_and_column(place);
+        if findings.is_full() {
+            break;
+        }
         if lines.contains(&line) {
             continue;
         }
@@ -156,7 +159,7 @@ impl Loader {
                 self.not_patterns(pattern);
                 continue;
             };
-            for path in self.matches(&directory.join(text), pattern.place) {
+            for path in self.matches(directory, text, pattern.place) {
                 if let Some(Node { kind: Kind::Table(more), .. }) = self.file(&path, Some(pattern.place)) {
                     merge(entries, more, &mut self.findings);
                 }
@@ -172,13 +175,20 @@ impl Loader {
     }
 
     /// The files a pattern stands for, in the order of their names. A plain path stands for itself, so that
-    /// a file that is not there is an error; a pattern may match nothing.
-    fn matches(&mut self, pattern: &Path, place: Place) -> Vec<PathBuf> {
-        let text = pattern.to_string_lossy();
-        if !text.contains(['*', '?', '[']) {
-            return vec![pattern.to_owned()];
+    /// a file that is not there is an error; a pattern may match nothing, and matches no hidden files, as those
+    /// are often what an editor left behind.
+    fn matches(&mut self, directory: &Path, pattern: &str, place: Place) -> Vec<PathBuf> {
+        if !pattern.contains(['*', '?', '[']) {
+            return vec![directory.join(pattern)];
         }
-        match glob::glob(&text) {
+        let pattern = match directory.to_str() {
+            Some(directory) if !directory.is_empty() && !pattern.starts_with('/') => {
+                format!("{}/{pattern}", glob::Pattern::escape(directory))
+            }
+            _ => pattern.to_owned(),
+        };
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        match glob::glob_with(&pattern, options) {
             Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
             Err(error) => {
                 self.findings.error(place, "`include` has a pattern that is wrong").label(error.msg);

@@ -13,9 +13,17 @@ pub fn commented<T: Table>(config: &T) -> String {
     output::commented_document(&config.write_table(), &T::table_schema())
 }
 
+const INCLUDE: &str = "\
+One key stands outside a table, at the top: `include = [\"conf.d/*.toml\"]` merges further files, named by paths or
+patterns relative to the file they stand in. Tables grow together and `[[...]]` are appended, in the order of the
+files' names; any other key may be set in one file only. Relative paths start at the directory of the file they
+stand in. The order of tables and keys does not matter.
+
+";
+
 /// The reference in Markdown: for each table its keys with type, default and one line.
 pub fn reference<T: Table>() -> String {
-    let mut text = String::new();
+    let mut text = String::from(INCLUDE);
     section(&mut text, "", &T::table_schema());
     text
 }

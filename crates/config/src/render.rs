@@ -1,6 +1,8 @@
 //! Drawing findings: the message, file, line and column, the line itself with the place marked, and help.
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use std::ops::Range;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::finding::{Finding, Findings, Severity, Style};
 use crate::place::{Place, Sources, char_boundary};
@@ -20,8 +22,9 @@ pub(crate) fn render(findings: &Findings, style: Style) -> String {
         .take(MAX_DRAWN)
         .map(|finding| renderer.render(&[group(finding, findings.sources())]) + "\n")
         .collect();
-    if sorted.len() > MAX_DRAWN {
-        drawn.push(format!("and {} more\n", sorted.len() - MAX_DRAWN));
+    let all = findings.errors() + findings.warnings();
+    if all > drawn.len() {
+        drawn.push(format!("and {} more\n", all - drawn.len()));
     }
     drawn.join("\n")
 }
@@ -43,28 +46,45 @@ fn snippets<'a>(
     finding: &'a Finding,
     place: Place,
     sources: &'a Sources,
-) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
-    let label = (!finding.label.is_empty()).then_some(finding.label.as_str());
-    let mark = AnnotationKind::Primary.span(visible(place, sources)).label(label);
-    let mut snippets = vec![(place.file(), snippet(place, sources).annotation(mark))];
-    for (related, text) in &finding.related {
-        let mark = AnnotationKind::Context.span(visible(*related, sources)).label(text);
-        match snippets.iter_mut().find(|(file, _)| *file == related.file()) {
-            Some((_, snippet)) => *snippet = snippet.clone().annotation(mark),
-            None => snippets.push((related.file(), snippet(*related, sources).annotation(mark))),
+) -> Vec<Snippet<'a, Annotation<'a>>> {
+    let primary = Mark { kind: AnnotationKind::Primary, place, label: &finding.label };
+    let mut files = vec![vec![primary]];
+    for (place, label) in &finding.related {
+        let mark = Mark { kind: AnnotationKind::Context, place: *place, label };
+        match files.iter_mut().find(|marks| marks[0].place.file() == place.file()) {
+            Some(marks) => marks.push(mark),
+            None => files.push(vec![mark]),
         }
     }
-    snippets.into_iter().map(|(_, snippet)| snippet).collect()
+    files.iter().map(|marks| snippet(marks, sources)).collect()
 }
 
-fn snippet<'a>(place: Place, sources: &'a Sources) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-    let file = sources.file(place);
-    Snippet::source(file.text.as_str()).path(file.name.as_str())
+struct Mark<'a> {
+    kind: AnnotationKind,
+    place: Place,
+    label: &'a str,
+}
+
+/// The lines from the first to the last of the marks; not the whole file, which the renderer would take apart
+/// for every finding again.
+fn snippet<'a>(marks: &[Mark<'a>], sources: &'a Sources) -> Snippet<'a, Annotation<'a>> {
+    let file = sources.file(marks[0].place);
+    let spans: Vec<Range<usize>> = marks.iter().map(|mark| visible(mark.place, sources)).collect();
+    let first = spans.iter().map(|span| span.start).min().unwrap_or(0);
+    let last = spans.iter().map(|span| span.end).max().unwrap_or(first);
+    let start = file.text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+    let end = file.text[last..].find('\n').map_or(file.text.len(), |newline| last + newline + 1);
+    let line = file.text[..start].matches('\n').count() + 1;
+    let annotations = marks.iter().zip(spans).map(|(mark, span)| {
+        let label = (!mark.label.is_empty()).then_some(mark.label);
+        mark.kind.span(span.start - start..span.end - start).label(label)
+    });
+    Snippet::source(&file.text[start..end]).path(&file.name).line_start(line).annotations(annotations)
 }
 
 /// The part of a place that is drawn: its first line, so that a mark on a long table does not print it all,
 /// on character boundaries.
-fn visible(place: Place, sources: &Sources) -> std::ops::Range<usize> {
+fn visible(place: Place, sources: &Sources) -> Range<usize> {
     let text = sources.file(place).text.as_str();
     let span = place.span();
     let start = char_boundary(text, span.start);

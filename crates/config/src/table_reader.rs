@@ -102,7 +102,10 @@ impl TableReader<'_, '_, '_> {
                 continue;
             }
             let message = format!("unknown key `{name}` {}", self.in_table());
-            let help = self.suggest(name, schema);
+            let help = match self.reader.findings().is_full() {
+                true => String::new(),
+                false => self.suggest(name, schema),
+            };
             self.reader.findings().error(entry.key, message).label("no such key here").help(help);
         }
     }

@@ -28,12 +28,13 @@ fn messages(findings: &Findings) -> Vec<String> {
 #[test]
 fn files_are_merged_in_the_order_of_their_names() {
     let directory = directory(
-        "merged",
+        "merged [*]",
         &[
             ("farm.toml", "include = [\"conf.d/*.toml\", \"conf.d/1.toml\"]\n[herd]\nanimals = 3\n"),
             ("conf.d/2.toml", "[[fields]]\ngate = \"127.0.0.1:2\"\nmap = \"m.png\"\n"),
             ("conf.d/1.toml", "[herd]\ndog = false\n[[fields]]\ngate = \"unix:gate.sock\"\n"),
             ("conf.d/3.toml.bak", "this is not read"),
+            ("conf.d/.#3.toml", "nor is this"),
         ],
     );
     let (farm, findings) = load::<Farm>(&directory.join("farm.toml"));

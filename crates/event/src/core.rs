@@ -23,6 +23,7 @@ use crate::event::{EventId, Events, Flags};
 use crate::listener::Listener;
 use crate::notify::Notifier;
 use crate::posted::{PostedQueues, QueueName};
+use crate::splice::PipeStore;
 use crate::stats::{Counter, Stats};
 use crate::task::Tasks;
 use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
@@ -115,6 +116,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) notifier: Notifier,
     pub(crate) buffers: BufferPool,
+    pub(crate) pipes: PipeStore,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -160,6 +162,7 @@ impl Core {
             settings,
             notifier,
             buffers,
+            pipes: PipeStore::default(),
             armed: Cell::new(false),
         }));
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));

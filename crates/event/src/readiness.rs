@@ -167,6 +167,15 @@ pub(crate) fn watch(state: &mut State, slot: u32, direction: Direction, mode: Mo
     Ok(())
 }
 
+/// Has the backend watch both directions of a connection at once.
+pub(crate) fn watch_connection(state: &mut State, slot: u32) -> io::Result<()> {
+    state.backend.add_connection(registration(state, slot))?;
+    for direction in DIRECTIONS {
+        state.events[EventId::of_slot(slot, direction)].flags.set(Flags::ACTIVE);
+    }
+    Ok(())
+}
+
 /// Has the backend watch a direction no longer.
 pub(crate) fn unwatch(state: &mut State, slot: u32, direction: Direction) -> io::Result<()> {
     let event = EventId::of_slot(slot, direction);

@@ -52,6 +52,15 @@ impl Stream {
         &self.core
     }
 
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Calls `call` with the socket.
+    pub(crate) fn with_socket<T>(&self, call: impl FnOnce(&OwnedFd) -> io::Result<T>) -> io::Result<T> {
+        call(descriptor(&self.core.state(), self.slot)?)
+    }
+
     /// The connection's number, counted from 1 by each worker.
     pub fn number(&self) -> u64 {
         self.with(|connection| connection.number)
@@ -82,8 +91,7 @@ impl Stream {
     /// # Errors
     /// What `getsockname(2)` reports.
     pub fn local(&self) -> io::Result<Option<SocketAddr>> {
-        let state = self.core.state();
-        let address: SockaddrStorage = getsockname(descriptor(&state, self.slot)?.as_raw_fd())?;
+        let address: SockaddrStorage = self.with_socket(|socket| Ok(getsockname(socket.as_raw_fd())?))?;
         Ok(address
             .as_sockaddr_in()
             .map(|v4| SocketAddr::V4((*v4).into()))
@@ -115,8 +123,19 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when nothing is there, else what `recv(2)` reports.
     pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len();
+        self.receiving(wanted, |socket| Ok(recv(socket.as_raw_fd(), buffer, MsgFlags::empty())?))
+    }
+
+    /// Receives by `call` and takes note of what it moved; fewer than `wanted` bytes mean that the
+    /// socket is drained.
+    pub(crate) fn receiving(
+        &self,
+        wanted: usize,
+        call: impl FnOnce(&OwnedFd) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         let state = &mut *self.core.state();
-        let result = recv(descriptor(state, self.slot)?.as_raw_fd(), buffer, MsgFlags::empty());
+        let result = call(descriptor(state, self.slot)?);
         let connection = &mut state.slots[self.slot];
         if std::mem::take(&mut connection.hopeful)
             && let Some(Some(listener)) = state.listeners.get_mut(connection.listener as usize)
@@ -124,25 +143,21 @@ impl Stream {
             listener.hope.tried(result.is_ok());
         }
         let flags = &mut state.events[EventId::of_slot(self.slot, Direction::Read)].flags;
-        match result {
+        match &result {
             Ok(count) => {
-                if count < buffer.len() && !flags.has(Flags::END) {
+                if *count < wanted && !flags.has(Flags::END) {
                     flags.clear(Flags::READY);
                 }
                 if connection.holder == Holder::Peer {
-                    connection.received += count as u64;
-                    self.core.stats().add(Counter::BytesReceived, count as u64);
+                    connection.received += *count as u64;
+                    self.core.stats().add(Counter::BytesReceived, *count as u64);
                 }
                 state.moved += count;
-                Ok(count)
             }
-            Err(errno) => {
-                if errno == Errno::EAGAIN {
-                    flags.clear(Flags::READY);
-                }
-                Err(errno.into())
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => flags.clear(Flags::READY),
+            Err(_) => {}
         }
+        result
     }
 
     /// Sends as much of `bytes` as the socket takes; `more` says that further bytes follow at once,
@@ -179,7 +194,8 @@ impl Stream {
         result
     }
 
-    fn sending(&self, call: impl FnOnce(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
+    /// Sends by `call` and takes note of what it moved.
+    pub(crate) fn sending(&self, call: impl FnOnce(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
         let state = &mut *self.core.state();
         let result = call(descriptor(state, self.slot)?);
         match &result {
@@ -320,8 +336,7 @@ impl Stream {
     /// # Errors
     /// What `shutdown(2)` reports.
     pub fn shutdown_send(&self) -> io::Result<()> {
-        let state = self.core.state();
-        Ok(shutdown(descriptor(&state, self.slot)?.as_raw_fd(), Shutdown::Write)?)
+        self.with_socket(|socket| Ok(shutdown(socket.as_raw_fd(), Shutdown::Write)?))
     }
 }
 

@@ -5,9 +5,14 @@
 //! costs no more, drover uses nix and nothing stands here.
 
 pub mod epoll;
+pub mod fork;
+pub mod listen;
 pub mod memory;
 pub mod poll;
+pub mod priority;
 pub mod select;
+pub mod signal;
 pub mod socket;
 mod time;
+pub mod title;
 pub mod waker;

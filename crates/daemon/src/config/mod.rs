@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_config::{Findings, Kind, Located, LogFile, Node, Output, Ranged, Reader, Value};
+use drover_event::BackendKind;
 use drover_http::config::{Accept, Http};
 
 pub(crate) use system::System;
@@ -170,6 +171,14 @@ drover_config::choice! {
     pub(crate) enum Backend {
         /// epoll(7).
         Epoll = "epoll",
+    }
+}
+
+impl From<Backend> for BackendKind {
+    fn from(backend: Backend) -> BackendKind {
+        match backend {
+            Backend::Epoll => BackendKind::Epoll,
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn full_text() -> String {
 
 # Files to merge into this one, relative to it; the one key outside a table
 # include = [\"conf.d/*.toml\"]
+
 ";
     format!("{head}{}", drover_config::commented(&full()))
 }
@@ -234,6 +235,11 @@ fn keys_without_effect_together_are_warnings() {
         ["`workers` has no effect"]
     );
     assert_eq!(findings(&with_server("process.cpu_affinity = [0, 9]")), ["no worker can stay on CPU 9"]);
+}
+
+#[test]
+fn backends_have_the_names_of_the_engine() {
+    assert_eq!(Backend::Epoll.to_string(), BackendKind::from(Backend::Epoll).name());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of this module")]
 
 pub mod backends;
+pub mod running;
 
 use std::cell::RefCell;
 use std::io::Write;

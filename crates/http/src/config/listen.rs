@@ -2,6 +2,8 @@
 
 use drover_config::{ListenAddress, Located, Node, Output, Reader, Shorthand, Value};
 
+use drover_event::Strategy;
+
 use super::Http;
 
 drover_config::choice! {
@@ -15,6 +17,17 @@ drover_config::choice! {
         Mutex = "mutex",
         /// Each worker has its own socket on the same address.
         Reuseport = "reuseport",
+    }
+}
+
+impl From<Accept> for Strategy {
+    fn from(accept: Accept) -> Strategy {
+        match accept {
+            Accept::Exclusive => Strategy::Exclusive,
+            Accept::Shared => Strategy::Shared,
+            Accept::Mutex => Strategy::Mutex,
+            Accept::Reuseport => Strategy::ReusePort,
+        }
     }
 }
 

@@ -164,6 +164,13 @@ fn log_formats_are_defined_and_their_variables_known() {
 }
 
 #[test]
+fn strategies_have_the_names_of_the_engine() {
+    for accept in [Accept::Exclusive, Accept::Shared, Accept::Mutex, Accept::Reuseport] {
+        assert_eq!(accept.to_string(), drover_event::Strategy::from(accept).to_string());
+    }
+}
+
+#[test]
 fn extensions_and_types_can_be_used() {
     assert_eq!(messages("types = { \".wasm\" = \"application/wasm\" }"), ["`.wasm` is no file extension"]);
     assert_eq!(messages("default_type = \"a\\nb\""), ["`default_type` cannot be sent"]);

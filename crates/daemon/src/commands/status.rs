@@ -1,0 +1,185 @@
+//! `drover status`: the scoreboard for people, or as JSON.
+//!
+//! Everything is read from the file: nothing here asks a process, so it works while all of them hang.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use drover_event::{Counter, Gauge, Phase};
+use nix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+
+use super::control::scoreboard_path;
+use super::print;
+use crate::cli::StatusArgs;
+use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
+use crate::status_findings::findings;
+
+/// What of the moment of reading a picture needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// Unix time, in milliseconds.
+    pub(crate) unix_ms: u64,
+    /// The monotonic clock, in milliseconds: what workers stamp their turns with.
+    pub(crate) monotonic_ms: u64,
+}
+
+impl Now {
+    fn read() -> Self {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC);
+        Self {
+            unix_ms: unix.map_or(0, |time| time.as_millis() as u64),
+            monotonic_ms: monotonic
+                .map_or(0, |time| (time.tv_sec() * 1000 + time.tv_nsec() / 1_000_000) as u64),
+        }
+    }
+}
+
+/// Prints the state of the daemon of a config.
+pub(crate) fn status(args: &StatusArgs) -> io::Result<ExitCode> {
+    let snapshot = Snapshot::read(&scoreboard_path(&args.file.path)).map_err(io::Error::other)?;
+    let now = Now::read();
+    if args.json {
+        print(&format!("{:#}\n", json(&snapshot, now)))?;
+    } else {
+        print(&table(&snapshot, now))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The busiest worker's accepts over the mean, among the workers of the generation that serves; 1 is even.
+pub(crate) fn accept_skew(snapshot: &Snapshot) -> Option<f64> {
+    let accepts: Vec<u64> = serving(snapshot).map(|worker| worker.counter(Counter::Accepts)).collect();
+    let sum: u64 = accepts.iter().sum();
+    let busiest = *accepts.iter().max()?;
+    (sum > 0 && accepts.len() > 1).then(|| busiest as f64 * accepts.len() as f64 / sum as f64)
+}
+
+/// The workers that accept.
+pub(crate) fn serving(snapshot: &Snapshot) -> impl Iterator<Item = &WorkerView> {
+    snapshot.workers.iter().filter(|worker| worker.state == WorkerState::Serving)
+}
+
+/// At most 80 columns.
+fn table(snapshot: &Snapshot, now: Now) -> String {
+    let master = &snapshot.master;
+    let mut text = format!(
+        "drover {}: master {}, {}, generation {}, up {}\n",
+        env!("CARGO_PKG_VERSION"),
+        master.pid,
+        master.state.name(),
+        master.generation,
+        duration(now.unix_ms.saturating_sub(master.started_ms)),
+    );
+    if let Some(verdict) = &master.verdict {
+        let word = if verdict.accepted { "accepted" } else { "refused" };
+        let age = duration(now.unix_ms.saturating_sub(verdict.at_ms));
+        text.push_str(&format!("last reload {word} {age} ago\n"));
+    }
+    text.push_str(&format!(
+        "\n{:>6} {:>8} {:>4} {:<8} {:>8} {:>7} {:>7} {:>11} {:>12}\n",
+        "worker", "pid", "gen", "state", "up", "conns", "free", "accepts", "requests"
+    ));
+    for worker in &snapshot.workers {
+        text.push_str(&row(worker, now));
+    }
+    let open: u64 = snapshot.workers.iter().map(|worker| worker.gauge(Gauge::OpenConnections)).sum();
+    let free: u64 = serving(snapshot).map(|worker| worker.gauge(Gauge::FreeSlots)).sum();
+    text.push_str(&format!(
+        "{:<38} {open:>8} {free:>7} {:>11} {:>12}\n",
+        " total, with workers that have ended",
+        snapshot.total(Counter::Accepts),
+        snapshot.total(Counter::Requests),
+    ));
+    if let Some(skew) = accept_skew(snapshot) {
+        text.push_str(&format!("\naccept skew {skew:.2} (busiest worker over the mean)\n"));
+    }
+    let findings = findings(snapshot, now);
+    if !findings.is_empty() {
+        text.push('\n');
+    }
+    for finding in findings {
+        text.push_str(&format!("! {finding}\n"));
+    }
+    text
+}
+
+fn row(worker: &WorkerView, now: Now) -> String {
+    format!(
+        "{:>6} {:>8} {:>4} {:<8} {:>8} {:>7} {:>7} {:>11} {:>12}\n",
+        worker.number,
+        worker.pid,
+        worker.generation,
+        worker.state.name(),
+        duration(now.unix_ms.saturating_sub(worker.started_ms)),
+        worker.gauge(Gauge::OpenConnections),
+        worker.gauge(Gauge::FreeSlots),
+        worker.counter(Counter::Accepts),
+        worker.counter(Counter::Requests),
+    )
+}
+
+/// Two units at most: "12 s", "3 h 5 m", "8 d 2 h".
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if days > 0 => format!("{days}d {}h", hours % 24),
+        () if hours > 0 => format!("{hours}h {}m", minutes % 60),
+        () if minutes > 0 => format!("{minutes}m {}s", seconds % 60),
+        () => format!("{seconds}s"),
+    }
+}
+
+fn json(snapshot: &Snapshot, now: Now) -> Value {
+    let master = &snapshot.master;
+    let [asked, clean, failed, killed] = master.exits;
+    let totals: Map<String, Value> = Counter::ALL
+        .iter()
+        .map(|&counter| (counter.name().to_owned(), snapshot.total(counter).into()))
+        .collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "master": {
+            "pid": master.pid.as_raw(),
+            "state": master.state.name(),
+            "generation": master.generation,
+            "workers": master.workers,
+            "started_ms": master.started_ms,
+            "reloads": master.reloads,
+            "last_reload": master.verdict.as_ref().map(|verdict| json!({
+                "accepted": verdict.accepted,
+                "message": verdict.message,
+                "at_ms": verdict.at_ms,
+            })),
+            "worker_exits": { "asked": asked, "clean": clean, "failed": failed, "killed": killed },
+        },
+        "workers": snapshot.workers.iter().map(worker_json).collect::<Vec<_>>(),
+        "totals": totals,
+        "accept_skew": accept_skew(snapshot),
+        "findings": findings(snapshot, now),
+    })
+}
+
+fn worker_json(worker: &WorkerView) -> Value {
+    let counters = Counter::ALL.iter().map(|&counter| (counter.name(), worker.counter(counter)));
+    let gauges = Gauge::ALL.iter().map(|&gauge| (gauge.name(), worker.gauge(gauge)));
+    let phases: Map<String, Value> =
+        Phase::ALL.iter().map(|phase| (phase.name().to_owned(), worker.in_phase(*phase).into())).collect();
+    let mut object: Map<String, Value> =
+        counters.chain(gauges).map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let identity = [
+        ("worker", json!(worker.number)),
+        ("pid", json!(worker.pid.as_raw())),
+        ("generation", json!(worker.generation)),
+        ("state", json!(worker.state.name())),
+        ("started_ms", json!(worker.started_ms)),
+        ("slots", json!(worker.slots)),
+        ("connections", json!(worker.gauge(Gauge::OpenConnections))),
+        ("phases", Value::Object(phases)),
+    ];
+    object.extend(identity.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(object)
+}

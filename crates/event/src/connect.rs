@@ -1,0 +1,187 @@
+//! Connecting: an outgoing connection as a stream, with a time-out and an optional source address.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{IpBindAddressNoPort, SocketError, TcpNoDelay};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, bind, connect, getsockopt,
+    setsockopt, socket,
+};
+use tracing::debug;
+
+use crate::accept;
+use crate::connection::{Holder, PeerAddress, Phase};
+use crate::core::{Core, State};
+use crate::error::StreamError;
+use crate::event::{Direction, EventId, Flags};
+use crate::readiness;
+use crate::stats::Gauge;
+use crate::stream::Stream;
+
+/// Where to connect to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// An internet address and port.
+    Internet(SocketAddr),
+    /// The path of a unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Internet(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why a connection did not come about.
+#[derive(Debug, thiserror::Error)]
+#[error("connecting to {target}: {failure}")]
+pub struct ConnectError {
+    /// Where to.
+    pub target: Target,
+    /// What went wrong.
+    pub failure: ConnectFailure,
+}
+
+/// The ways in which connecting fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectFailure {
+    /// The other end did not answer in time.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The other end, or the way to it, refused.
+    #[error(transparent)]
+    Refused(io::Error),
+    /// This process could not try: no descriptor, no local address, a bad path.
+    #[error("{0}")]
+    Local(io::Error),
+    /// No slot is free.
+    #[error("no slot is free")]
+    NoSlot,
+}
+
+impl Core {
+    /// Connects to `target` within `timeout`, from `source` if given.
+    ///
+    /// # Errors
+    /// Tells where to and why not.
+    pub async fn connect(
+        &self,
+        target: &Target,
+        source: Option<SocketAddr>,
+        timeout: Duration,
+    ) -> Result<Stream, ConnectError> {
+        let outcome = self.connect_to(target, source, timeout).await;
+        outcome.map_err(|failure| ConnectError { target: target.clone(), failure })
+    }
+
+    async fn connect_to(
+        &self,
+        target: &Target,
+        source: Option<SocketAddr>,
+        timeout: Duration,
+    ) -> Result<Stream, ConnectFailure> {
+        let (socket, address) = open(target, source).map_err(|errno| ConnectFailure::Local(errno.into()))?;
+        let under_way = match connect(socket.as_raw_fd(), address.as_sockaddr()) {
+            Ok(()) => false,
+            Err(Errno::EINPROGRESS) => true,
+            Err(errno) => return Err(ConnectFailure::Refused(errno.into())),
+        };
+        let stream = self.adopt(socket, target).ok_or(ConnectFailure::NoSlot)?;
+        debug!(connection = stream.number(), "connect to {target}");
+        if under_way {
+            stream.expect_connection().map_err(ConnectFailure::Local)?;
+            stream.set_write_timeout(timeout);
+            match stream.writable().await {
+                Ok(()) => stream.pending_error().map_err(ConnectFailure::Refused)?,
+                Err(StreamError::TimedOut) => return Err(ConnectFailure::TimedOut(timeout)),
+                Err(StreamError::Io(error)) => return Err(ConnectFailure::Local(error)),
+                Err(StreamError::Asked(_)) => return Err(ConnectFailure::NoSlot),
+            }
+            stream.clear_write_timeout();
+        }
+        Ok(stream)
+    }
+
+    /// Gives an outgoing socket a slot.
+    fn adopt(&self, socket: OwnedFd, target: &Target) -> Option<Stream> {
+        accept::reclaim(self);
+        let state = &mut *self.state();
+        let slot = self.lend(state, socket, Holder::Peer).ok()?;
+        let number = state.next_number;
+        state.next_number += 1;
+        state.open += 1;
+        let connection = &mut state.slots[slot];
+        connection.number = number;
+        connection.accepted_at = self.now();
+        connection.phase = Phase::WaitingUpstream;
+        if let Target::Internet(address) = target {
+            connection.peer = PeerAddress::Internet(*address);
+        }
+        self.stats().set(Gauge::OpenConnections, u64::from(state.open));
+        self.stats().enter_phase(Phase::WaitingUpstream);
+        Some(Stream::new(self.clone(), slot))
+    }
+}
+
+impl Stream {
+    /// Has the backend watch both directions at once; writing is ready when connected.
+    fn expect_connection(&self) -> io::Result<()> {
+        let state: &mut State = &mut self.core().state();
+        let event = EventId::of_slot(self.slot(), Direction::Write);
+        state.events[event].flags.clear(Flags::READY);
+        readiness::watch_connection(state, self.slot())
+    }
+
+    /// The error that the kernel keeps for this socket (`SO_ERROR`).
+    fn pending_error(&self) -> io::Result<()> {
+        match self.with_socket(|socket| Ok(getsockopt(socket, SocketError)?))? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// An address in the form that `connect(2)` takes.
+enum Address {
+    Internet(SockaddrStorage),
+    Unix(UnixAddr),
+}
+
+impl Address {
+    fn as_sockaddr(&self) -> &dyn SockaddrLike {
+        match self {
+            Self::Internet(address) => address,
+            Self::Unix(address) => address,
+        }
+    }
+}
+
+/// A socket fit for `target`, bound to `source`. No port is chosen before connecting, so that one
+/// local port can serve connections to many targets (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
+fn open(target: &Target, source: Option<SocketAddr>) -> nix::Result<(OwnedFd, Address)> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let open = |family| socket(family, SockType::Stream, flags, None);
+    match target {
+        Target::Internet(address) => {
+            let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+            let socket = open(family)?;
+            setsockopt(&socket, TcpNoDelay, &true)?;
+            if let Some(source) = source {
+                setsockopt(&socket, IpBindAddressNoPort, &true)?;
+                bind(socket.as_raw_fd(), &SockaddrStorage::from(source))?;
+            }
+            Ok((socket, Address::Internet(SockaddrStorage::from(*address))))
+        }
+        Target::Unix(path) => Ok((open(AddressFamily::Unix)?, Address::Unix(UnixAddr::new(path)?))),
+    }
+}
