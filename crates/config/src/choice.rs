@@ -1,4 +1,4 @@
-//! Values that are one of a few words: what [`choice!`](crate::choice) expands to calls.
+//! Values that are one of a few words: what [`choice!`](crate::choice!) expands to calls.
 
 use crate::node::{Kind, Node};
 use crate::reader::Reader;

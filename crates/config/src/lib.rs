@@ -1,11 +1,13 @@
 //! Reading TOML configuration: spans, sizes, durations, addresses and diagnostics.
 //!
-//! A crate that has tables declares them with [`table!`]; [`load`] reads a file and all that it includes into
+//! A crate that has tables declares them with [`table!`]; [`load()`] reads a file and all that it includes into
 //! them and finds everything that is wrong, not the first thing. What goes across keys is checked by the
 //! tables' owner, who adds to the same [`Findings`]; values that such a check needs are [`Located`].
 //!
 //! Serde's derived readers stop at the first error and cannot say which other table has a key, so the tables
 //! are read from `toml`'s tree of values with spans by this crate's own [`Value`] trait.
+//!
+//! [`parse`] does the same with a text and touches no file: it is what a fuzz target calls, with any tables.
 //!
 //! Architecture invariant: this crate knows no table of any other crate, and opens no file but those of the
 //! config.

@@ -1,4 +1,4 @@
-//! The macros that declare the schema: [`table!`](crate::table) and [`choice!`](crate::choice).
+//! The macros that declare the schema: [`table!`](crate::table!) and [`choice!`](crate::choice!).
 
 /// Declares a struct that is a table of the config.
 ///

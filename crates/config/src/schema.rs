@@ -1,13 +1,13 @@
 //! The schema: what keys there are, described once by the types they are read into.
 //!
-//! A struct declared with [`table!`](crate::table) is a table of the config, each field a key with its type,
+//! A struct declared with [`table!`](crate::table!) is a table of the config, each field a key with its type,
 //! default, range and line of documentation. From that one declaration come the reading with all its findings,
 //! `Default`, the way back to TOML, and the reference.
 
 use crate::output::{Fields, Output};
 use crate::value::{Value, range_text};
 
-/// A struct that is a table of the config. Implemented by [`table!`](crate::table).
+/// A struct that is a table of the config. Implemented by [`table!`](crate::table!).
 pub trait Table: Sized {
     /// The keys.
     fn table_schema() -> TableSchema;

@@ -20,7 +20,7 @@ pub(crate) enum Command {
     /// Start the daemon and stay until it is stopped
     ///
     /// Reads and checks the config, opens the listen sockets and starts the workers. Stays in the foreground unless
-    /// [process] daemon is true.
+    /// the config has `daemon = true` for the process.
     Run(ConfigFile),
     /// Check the config and say everything that is wrong with it
     ///

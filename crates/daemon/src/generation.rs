@@ -5,22 +5,24 @@ use std::rc::Rc;
 
 use drover_config::LogFile;
 use drover_event::Strategy;
-use drover_http::config::{Accept, Listener};
+use drover_http::config::Listener;
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
 
 use crate::config::{Config, System};
 use crate::log;
 use crate::privileges::{self, Identity, PrivilegeError};
+use crate::services::{Plans, ServiceError};
 use crate::sockets::{Address, ListenError, Sockets, Wanted};
 
 /// One accepted configuration, its listen sockets, and how many workers it has.
-#[derive(Debug)]
 pub(crate) struct Generation {
     /// Counted from 1; 0 is the empty generation before the first.
     pub(crate) number: u64,
     /// What is configured.
     pub(crate) config: Rc<Config>,
+    /// What the services make of it; the empty generation has none.
+    pub(crate) plans: Option<Plans>,
     /// Whom workers run as, where that is somebody else.
     pub(crate) identity: Option<Rc<Identity>>,
     /// What is listened on.
@@ -37,6 +39,9 @@ pub(crate) enum PrepareError {
     /// Workers cannot run as asked.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
+    /// A service does not understand its tables.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -51,6 +56,7 @@ impl Generation {
         Self {
             number: 0,
             config,
+            plans: None,
             identity: None,
             sockets: Sockets::default(),
             workers: 0,
@@ -72,23 +78,30 @@ impl Generation {
             Some(user) if privileges::is_root() => Some(Rc::new(Identity::resolve(user, None)?)),
             _ => None,
         };
-        let owner = identity.as_deref().map(owner_of);
-        for path in log_files(&config) {
-            log::open_for_append(path, owner).map_err(PrepareError::LogFile)?;
-        }
+        let plans = Plans::new(&config)?;
+        make_log_files(&config, Some(&plans), identity.as_deref().map(owner_of))
+            .map_err(PrepareError::LogFile)?;
         let workers = config.worker_count(system);
         let mut strategies = BTreeMap::new();
         let mut wanted = BTreeMap::new();
-        for listener in config.http.listeners() {
-            let address = address_of(&listener);
-            let strategy = strategy_of(config.accept_in_force(&listener, system).accept);
+        for listener in plans.listeners() {
+            let address = address_of(listener);
+            let strategy = Strategy::from(config.accept_in_force(listener, system).accept);
             let sockets = if strategy == Strategy::ReusePort { workers as usize } else { 1 };
-            let Listener { backlog, deferred, .. } = listener;
+            let Listener { backlog, deferred, .. } = *listener;
             wanted.insert(address.clone(), Wanted { sockets, backlog, deferred });
             strategies.insert(address, strategy);
         }
         let sockets = Sockets::prepare(before, &wanted)?;
-        Ok(Self { number, config, identity, sockets, workers, strategies: Rc::new(strategies) })
+        Ok(Self {
+            number,
+            config,
+            plans: Some(plans),
+            identity,
+            sockets,
+            workers,
+            strategies: Rc::new(strategies),
+        })
     }
 
     /// Who is to own the files that workers write to.
@@ -102,9 +115,7 @@ impl Generation {
     /// # Errors
     /// The first file that cannot be opened, by name.
     pub(crate) fn make_log_files(&self) -> std::io::Result<()> {
-        log_files(&self.config)
-            .into_iter()
-            .try_for_each(|path| log::open_for_append(path, self.owner()).map(drop))
+        make_log_files(&self.config, self.plans.as_ref(), self.owner())
     }
 
     /// How to log.
@@ -114,7 +125,7 @@ impl Generation {
 
     /// "http://127.0.0.1:8080", one for each address.
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.config.http.listeners().iter().map(|listener| format!("http://{}", listener.address)).collect()
+        self.strategies.keys().map(|address| format!("http://{address}")).collect()
     }
 
     /// The accept strategies in use, each once.
@@ -135,24 +146,12 @@ fn owner_of(identity: &Identity) -> (Uid, Gid) {
     (identity.uid, identity.gid)
 }
 
-fn strategy_of(accept: Accept) -> Strategy {
-    match accept {
-        Accept::Exclusive => Strategy::Exclusive,
-        Accept::Shared => Strategy::Shared,
-        Accept::Mutex => Strategy::Mutex,
-        Accept::Reuseport => Strategy::ReusePort,
-    }
-}
-
-/// Every log file that workers write to.
-fn log_files(config: &Config) -> Vec<&std::path::Path> {
-    let locations = config.http.servers.iter().flat_map(|server| &server.locations);
-    let logs = locations.filter_map(|location| location.access_log.as_ref()).chain([&config.http.access_log]);
-    let files = logs.map(|log| &log.file).chain([&config.log.file]);
-    files
-        .filter_map(|file| match &**file {
-            LogFile::Path(path) => Some(path.as_path()),
-            _ => None,
-        })
-        .collect()
+/// Makes the files that workers append to and gives them to their user.
+fn make_log_files(config: &Config, plans: Option<&Plans>, owner: log::Owner) -> std::io::Result<()> {
+    let own = match &*config.log.file {
+        LogFile::Path(path) => Some(path.as_path()),
+        _ => None,
+    };
+    let services = plans.into_iter().flat_map(Plans::log_files);
+    own.into_iter().chain(services).try_for_each(|path| log::open_for_append(path, owner).map(drop))
 }

@@ -348,6 +348,9 @@ impl Master {
         number: u32,
     ) -> ControlFlow<Box<Start>, Result<(), String>> {
         let generation = candidate.unwrap_or(&self.generation);
+        let Some(plans) = generation.plans.clone() else {
+            return ControlFlow::Continue(Err("the empty generation has no workers".to_owned()));
+        };
         let slots = *generation.config.events.worker_connections;
         let sockets = generation.sockets.for_worker(number as usize, generation.workers as usize);
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
@@ -379,6 +382,7 @@ impl Master {
                     generation: id,
                     workers,
                     config: std::rc::Rc::clone(&generation.config),
+                    plans,
                     identity: generation.identity.clone(),
                     sockets,
                     strategies: std::rc::Rc::clone(&generation.strategies),

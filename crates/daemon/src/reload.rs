@@ -31,7 +31,6 @@ const SURPLUS_TIME: Duration = Duration::from_secs(2);
 const SURPLUS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A reload that is under way.
-#[derive(Debug)]
 pub(crate) enum Reload {
     /// The workers of the new generation are starting.
     Starting {

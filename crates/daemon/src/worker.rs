@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use drover_event::channel::{Channel, ChannelEnd};
-use drover_event::{AcceptMutex, BackendKind, Core, ListenerOptions, Service, Settings, Shared, Worker};
+use drover_event::{AcceptMutex, BackendKind, Core, ListenerOptions, Settings, Shared, Worker};
 use drover_sys::priority;
 use drover_sys::title::Title;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -28,12 +28,9 @@ use crate::log;
 use crate::message::{Command, Report};
 use crate::privileges::{Identity, PrivilegeError};
 use crate::scoreboard::{Block, WorkerState};
-use crate::services::{ServiceError, Services};
+use crate::services::{Plans, ServiceError, Services, with_causes};
 use crate::signals::{self, Flags};
 use crate::sockets::{Address, Inherited};
-
-/// The size of a worker's pooled buffers, in bytes: a request head or a small response in one.
-const BUFFER_SIZE: usize = 16 * 1024;
 
 /// Everything that a worker gets from the master.
 pub(crate) struct Start {
@@ -47,6 +44,8 @@ pub(crate) struct Start {
     pub(crate) config: Rc<Config>,
     /// Whom to become.
     pub(crate) identity: Option<Rc<Identity>>,
+    /// What the services make of that.
+    pub(crate) plans: Plans,
     /// Its listen sockets.
     pub(crate) sockets: Vec<Inherited>,
     /// The accept strategy at each address.
@@ -79,18 +78,11 @@ pub(crate) enum WorkerError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     /// The engine.
-    #[error("{}", with_cause(.0))]
+    #[error("{}", with_causes(.0))]
     Engine(#[from] drover_event::Error),
     /// An address that no service answers on.
     #[error("no service listens on {0}")]
     NoService(Address),
-}
-
-fn with_cause(error: &drover_event::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }
 
 /// Runs a worker to its end.
@@ -115,8 +107,8 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         identity.assume()?;
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
-    let services = Services::open(&start.config, start.number)?;
     let mut worker = Worker::new(engine_settings(&start), shared(&start))?;
+    let services = start.plans.start(worker.core())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
     listen(worker.core(), &mut start, &services)?;
@@ -125,7 +117,6 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         report(channel, Report::Ready);
         worker.core().spawn(obey(Rc::clone(channel), Rc::clone(&orders)));
     }
-    services.start(worker.core());
     worker.core().notifier().notify();
     let shift = Shift { start, services, orders, channel, flags };
     while !shift.is_over(worker.core()) {
@@ -195,21 +186,21 @@ fn engine_settings(start: &Start) -> Settings {
         epoll_events: events.epoll_events,
         multi_accept: events.multi_accept,
         accept_mutex_delay: events.accept_mutex_delay,
-        buffer_size: BUFFER_SIZE,
+        buffer_size: start.plans.buffer_size(),
         wait_signals: Some(signals::worker_wait_mask()),
     }
 }
 
 fn shared(start: &Start) -> Shared {
-    Shared { stats: start.block.stats(), mutex: Some(start.mutex.clone()), notifier: None }
+    Shared { stats: start.block.stats(), mutex: Some(start.mutex.clone()), balance: None, notifier: None }
 }
 
 fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), WorkerError> {
-    let listeners = start.config.http.listeners();
     for Inherited { address, socket, surplus } in std::mem::take(&mut start.sockets) {
-        let configured = listeners.iter().enumerate().find(|(_, listener)| address_of(listener) == address);
-        let (number, configured) = configured.ok_or_else(|| WorkerError::NoService(address.clone()))?;
-        let service: Rc<dyn Service> = services.of(number);
+        let mut listeners = start.plans.listeners().iter().enumerate();
+        let found = listeners.find(|(_, listener)| address_of(listener) == address);
+        let found = found.and_then(|(number, listener)| Some((listener, services.of(number)?)));
+        let (configured, service) = found.ok_or_else(|| WorkerError::NoService(address.clone()))?;
         let options = ListenerOptions {
             address: address.to_string(),
             strategy: start.strategies.get(&address).copied().unwrap_or_default(),

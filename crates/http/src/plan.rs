@@ -272,7 +272,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let target = match &config.file {
+        let target = match &*config.file {
             LogFile::Off => return Ok(None),
             LogFile::Stderr => Target::Stderr,
             LogFile::Stdout => Target::Stdout,

@@ -140,7 +140,9 @@ fn alone(
     pid_file: Option<PidFile>,
 ) -> ExitCode {
     let slots = *first.config.events.worker_connections;
-    let Some(block) = board.lend(1, 0, slots) else { return ExitCode::FAILURE };
+    let (Some(block), Some(plans)) = (board.lend(1, 0, slots), first.plans.clone()) else {
+        return ExitCode::FAILURE;
+    };
     first.sockets.commit();
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);
@@ -149,6 +151,7 @@ fn alone(
         generation: 1,
         workers: 1,
         config: Rc::clone(&first.config),
+        plans,
         identity: first.identity.clone(),
         sockets: first.sockets.for_worker(0, 1),
         strategies: Rc::clone(&first.strategies),
