@@ -16,9 +16,11 @@ use crate::accept::balanced::Balance;
 use crate::accept::gate::Gate;
 use crate::accept::mutex::AcceptMutex;
 use crate::backend::{Backend, BackendKind, Kind};
+use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::{Clock, Millis, WallClock};
 use crate::connection::Slots;
+use crate::debug::DebugConnection;
 use crate::event::{EventId, Events, Flags};
 use crate::listener::Listener;
 use crate::notify::Notifier;
@@ -52,6 +54,12 @@ pub struct Settings {
     pub accept_mutex_delay: Duration,
     /// The size of the worker's pooled buffers in bytes.
     pub buffer_size: usize,
+    /// How exact timers have to be: with it the wait has no limit of its own, a periodic alarm ends
+    /// it instead, and the clock is read only when that rang. `None`: as exact as the clock.
+    pub timer_resolution: Option<Duration>,
+    /// Peers whose connections are logged at debug level while others are not; see
+    /// [`logging_verbosely`](crate::logging_verbosely).
+    pub debug_connections: Vec<DebugConnection>,
     /// The signal mask in force during the backend's wait and only then.
     pub wait_signals: Option<SigSet>,
 }
@@ -67,6 +75,8 @@ impl Default for Settings {
             multi_accept: false,
             accept_mutex_delay: Duration::from_millis(500),
             buffer_size: 16 * 1024,
+            timer_resolution: None,
+            debug_connections: Vec::new(),
             wait_signals: None,
         }
     }
@@ -117,6 +127,7 @@ pub(crate) struct Inner {
     pub(crate) notifier: Notifier,
     pub(crate) buffers: BufferPool,
     pub(crate) pipes: PipeStore,
+    pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -163,6 +174,7 @@ impl Core {
             notifier,
             buffers,
             pipes: PipeStore::default(),
+            thread_pool: RefCell::new(None),
             armed: Cell::new(false),
         }));
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));

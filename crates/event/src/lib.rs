@@ -1,13 +1,16 @@
 //! The engine of one worker: loop, backends, slots, timers, posted queues, accept, tasks and streams.
 
 pub mod accept;
+mod alarm;
 pub mod backend;
+mod blocking;
 mod buffer;
 pub mod channel;
 mod clock;
 mod connect;
 mod connection;
 mod core;
+mod debug;
 mod error;
 mod event;
 mod listener;
@@ -30,6 +33,7 @@ pub use clock::{HTTP_DATE_LENGTH, Millis, WallClock};
 pub use connect::{ConnectError, ConnectFailure, Target};
 pub use connection::{Asked, Idle, PeerAddress, Phase};
 pub use core::{Core, Settings, Shared};
+pub use debug::{DebugConnection, logging_verbosely};
 pub use error::{Error, StreamError};
 pub use event::Direction;
 pub use listener::{ListenerOptions, Service, Strategy, UnknownStrategy};

@@ -70,9 +70,11 @@ impl Core {
 
     /// Acts on one readiness report, or posts what it sets off while the mutex is held.
     pub(crate) fn dispatch(&self, report: Report, posting: bool) {
-        if report.token == Token::NOTIFIER {
-            self.take_notification();
-            return;
+        match report.token {
+            Token::NOTIFIER => return self.take_notification(),
+            // It has done its work by ending the wait.
+            Token::ALARM => return,
+            _ => {}
         }
         let Some((slot, reported)) = self.note_readiness(report) else { return };
         for (direction, reported) in DIRECTIONS.into_iter().zip(reported) {

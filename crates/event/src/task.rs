@@ -22,6 +22,7 @@ use tracing::{debug, error};
 
 use crate::connection::NONE;
 use crate::core::{Core, State};
+use crate::debug::log_verbosely;
 use crate::event::{EventId, Flags};
 use crate::notify::Notifier;
 use crate::posted::QueueName;
@@ -39,6 +40,8 @@ struct Entry {
     next_free: u32,
     /// The connection it was made for; zero for none.
     connection: u64,
+    /// Logged at debug level whatever the log's level.
+    verbose: bool,
 }
 
 /// All tasks of a worker.
@@ -65,9 +68,16 @@ impl Tasks {
         (entry.live && entry.generation == token.generation()).then_some(token.index())
     }
 
-    fn lend(&mut self, connection: u64) -> u32 {
+    fn lend(&mut self, connection: u64, verbose: bool) -> u32 {
         if self.free == NONE {
-            self.entries.push(Entry { future: None, generation: 1, live: true, next_free: NONE, connection });
+            self.entries.push(Entry {
+                future: None,
+                generation: 1,
+                live: true,
+                next_free: NONE,
+                connection,
+                verbose,
+            });
             return self.entries.len() as u32 - 1;
         }
         let task = self.free;
@@ -76,6 +86,7 @@ impl Tasks {
         entry.generation = entry.generation.wrapping_add(1);
         entry.live = true;
         entry.connection = connection;
+        entry.verbose = verbose;
         task
     }
 
@@ -95,16 +106,16 @@ impl Tasks {
 impl Core {
     /// Starts a task that belongs to no connection. It first runs later in this turn.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let number = self.reserve_task(0);
+        let number = self.reserve_task(0, false);
         self.install_task(number, Box::pin(task));
         let mut state = self.state();
         self.post(&mut state, EventId::of_task(number), QueueName::Posted);
     }
 
     /// Takes a task number; [`Core::install_task`] must follow.
-    pub(crate) fn reserve_task(&self, connection: u64) -> u32 {
+    pub(crate) fn reserve_task(&self, connection: u64, verbose: bool) -> u32 {
         let mut state = self.state();
-        let task = state.tasks.lend(connection);
+        let task = state.tasks.lend(connection, verbose);
         state.events.ensure_row(task);
         let event = &mut state.events[EventId::of_task(task)];
         event.handler = run_posted;
@@ -121,11 +132,13 @@ impl Core {
         let mut state = self.state();
         let entry = &mut state.tasks.entries[task as usize];
         let Some(mut future) = entry.future.take() else { return };
-        let (token, connection) = (Token::new(task, entry.generation), entry.connection);
+        let token = Token::new(task, entry.generation);
+        let (connection, verbose) = (entry.connection, entry.verbose);
         // A task may be resumed while another runs: reclaiming a slot asks an idle one to close.
         let outer = std::mem::replace(&mut state.tasks.running, task);
         let outer_moved = std::mem::take(&mut state.moved);
         drop(state);
+        let outer_verbose = log_verbosely(verbose);
         let outer_armed = self.inner().armed.replace(false);
         let outer_connection = self.stats().gauge(Gauge::RunningConnection);
         self.stats().set(Gauge::RunningConnection, connection);
@@ -154,6 +167,7 @@ impl Core {
         state.tasks.running = outer;
         state.moved = outer_moved;
         self.inner().armed.set(outer_armed);
+        log_verbosely(outer_verbose);
         self.stats().set(Gauge::RunningConnection, outer_connection);
     }
 
@@ -216,6 +230,13 @@ impl Core {
         self.inner().armed.set(true);
         let event = EventId::of_task(state.tasks.running());
         self.post(state, event, QueueName::Next);
+    }
+
+    /// The token by which other threads wake the running task.
+    pub(crate) fn running_token(&self) -> Token {
+        let tasks = &self.state().tasks;
+        let generation = tasks.entries.get(tasks.running as usize).map_or(0, |entry| entry.generation);
+        Token::new(tasks.running, generation)
     }
 
     fn running_event(&self) -> EventId {

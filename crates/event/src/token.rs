@@ -11,6 +11,8 @@ pub struct Token(u64);
 impl Token {
     /// The token of the worker's notifier, which takes no slot.
     pub const NOTIFIER: Token = Token::new(u32::MAX, 0);
+    /// The token of the worker's alarm (`timer_resolution`), which takes no slot either.
+    pub const ALARM: Token = Token::new(u32::MAX, 1);
 
     /// The token of `index` in `generation`.
     pub const fn new(index: u32, generation: u32) -> Self {

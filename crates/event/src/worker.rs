@@ -2,6 +2,7 @@
 
 use tracing::debug;
 
+use crate::alarm::Alarm;
 use crate::backend::scripted::Script;
 use crate::backend::{Backend, Report};
 use crate::clock::{Clock, Millis, Source};
@@ -12,11 +13,13 @@ use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
 use crate::timer;
+use crate::token::Token;
 
 /// The owner of one worker's loop. A thread runs at most one.
 pub struct Worker {
     core: Core,
     reports: Vec<Report>,
+    alarm: Option<Alarm>,
     woke_at: Millis,
 }
 
@@ -53,12 +56,17 @@ impl Worker {
             None => Notifier::descriptor().map_err(|source| install(name, source))?,
         };
         let notifier = Notifier::install(notifier);
-        backend.notify(notifier.as_fd()).map_err(|source| install(name, source))?;
+        backend.notify(notifier.as_fd(), Token::NOTIFIER).map_err(|source| install(name, source))?;
+        let alarm = settings.timer_resolution.map(Alarm::every).transpose();
+        let alarm = alarm.map_err(|source| install(name, source))?;
+        if let Some(alarm) = &alarm {
+            backend.notify(alarm.as_fd(), Token::ALARM).map_err(|source| install(name, source))?;
+        }
         let reports = Vec::with_capacity(settings.epoll_events as usize);
         let core = Core::new(settings, shared, Clock::new(clock), backend, notifier);
         core.stats().set(Gauge::FreeSlots, u64::from(core.settings().connections));
         let woke_at = core.now();
-        Ok(Self { core, reports, woke_at })
+        Ok(Self { core, reports, alarm, woke_at })
     }
 
     /// The engine, to which listeners and tasks are added.
@@ -71,7 +79,7 @@ impl Worker {
     /// # Errors
     /// When the backend's wait fails; a signal is no failure.
     pub fn turn(&mut self) -> Result<(), Error> {
-        let mut sleep_ms = self.core.time_to_next_timer();
+        let mut sleep_ms = if self.alarm.is_some() { None } else { self.core.time_to_next_timer() };
         self.core.try_gate(&mut sleep_ms);
         if self.ready_posted_next() {
             sleep_ms = Some(0);
@@ -86,15 +94,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Moves what was posted for this turn to the posted queue; tells whether there was anything.
+    /// Moves what was posted for this turn to the posted queue; tells whether anything is on it,
+    /// which may also have been posted between two turns.
     fn ready_posted_next(&self) -> bool {
         let state = &mut *self.core.state();
-        let any = !state.queues.is_empty(QueueName::Next);
         while let Some(index) = state.queues.take(&mut state.events, QueueName::Next) {
             state.events[EventId::from_index(index)].flags.set(Flags::READY);
             state.queues.post(&mut state.events, index, QueueName::Posted);
         }
-        any
+        !state.queues.is_empty(QueueName::Posted)
     }
 
     fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
@@ -113,7 +121,9 @@ impl Worker {
                 .process_events(sleep_ms, signals, &mut self.reports)
                 .map_err(|source| Error::Wait { backend, source })
         };
-        clock.refresh();
+        if self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports)) {
+            clock.refresh();
+        }
         self.woke_at = clock.now();
         let slept = self.woke_at.since(asleep_from);
         stats.add(Counter::AsleepMs, slept);
@@ -167,6 +177,15 @@ impl Worker {
             handler(&self.core, event);
         }
     }
+}
+
+/// Whether the alarm ended the wait.
+fn rang(alarm: &Alarm, reports: &[Report]) -> bool {
+    let rang = reports.iter().any(|report| report.token == Token::ALARM);
+    if rang {
+        alarm.reset();
+    }
+    rang
 }
 
 impl Drop for Worker {

@@ -186,7 +186,7 @@ fn a_closed_descriptor_is_forgotten_and_its_number_can_be_used_again() {
 fn a_thread_ends_the_wait_through_the_notifier() {
     each_backend(|backend| {
         let notifier = drover_event::Notifier::descriptor().expect("eventfd");
-        backend.notify(notifier.as_fd()).expect("watching");
+        backend.notify(notifier.as_fd(), Token::NOTIFIER).expect("watching");
         let writer = notifier.try_clone().expect("clone");
         let thread = std::thread::spawn(move || {
             nix::unistd::write(&writer, &1u64.to_ne_bytes()).expect("notifying");

@@ -140,6 +140,19 @@ fn a_yielding_task_goes_on_in_the_next_turn_which_does_not_sleep() {
 }
 
 #[test]
+fn what_is_posted_between_two_turns_is_not_slept_over() {
+    let log = Log::default();
+    let mut scripted = Scripted::new(Settings::default());
+    let spawned = log.clone();
+    scripted.worker.core().spawn(async move { spawned.note("ran") });
+    scripted.turn();
+    assert_eq!(wait(&scripted.script.take_calls()), Some(0));
+    assert_eq!(log.take(), ["ran"]);
+    scripted.turn();
+    assert_eq!(wait(&scripted.script.take_calls()), None);
+}
+
+#[test]
 fn a_due_timer_expires_though_the_clock_did_not_move() {
     let log = Log::default();
     let mut scripted = Scripted::new(Settings::default());

@@ -25,6 +25,7 @@ use tracing::{debug, error, info, warn};
 use crate::backend::Mode;
 use crate::connection::{Asked, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
+use crate::debug::log_verbosely;
 use crate::error::Error;
 use crate::event::{Direction, EventId, Flags};
 use crate::listener::{Hope, Listener, ListenerOptions, Service, Strategy};
@@ -296,6 +297,7 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     connection.listener = number;
     connection.accepted_at = core.now();
     connection.hopeful = hopeful;
+    let verbose = core.settings().debug_connections.iter().any(|wanted| wanted.matches(peer));
     let read = &mut inner.events[EventId::of_slot(slot, Direction::Read)];
     if hopeful {
         read.flags.set(Flags::READY);
@@ -303,15 +305,17 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     inner.open += 1;
     core.stats().set(Gauge::OpenConnections, u64::from(inner.open));
     core.stats().enter_phase(Phase::Accepted);
+    let outer = log_verbosely(verbose);
     debug!(peer = %peer, slot, connection = connection_number, "accept");
     let posting = inner.gate.is_held();
     drop(state);
-    start(core, slot, connection_number, &*service, posting);
+    start(core, slot, connection_number, verbose, &*service, posting);
+    log_verbosely(outer);
 }
 
 /// Makes the connection's task and runs it, or posts it while the mutex is held.
-fn start(core: &Core, slot: u32, connection: u64, service: &dyn Service, posting: bool) {
-    let task = core.reserve_task(connection);
+fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn Service, posting: bool) {
+    let task = core.reserve_task(connection, verbose);
     core.state().slots[slot].task = task;
     let stream = Stream::new(core.clone(), slot);
     let future = catch_unwind(AssertUnwindSafe(|| service.connection(stream)));

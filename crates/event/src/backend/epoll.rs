@@ -77,8 +77,8 @@ impl Backend for EpollBackend {
         if closing { Ok(()) } else { self.control(Operation::Delete, target, 0) }
     }
 
-    fn notify(&mut self, notifier: BorrowedFd<'_>) -> io::Result<()> {
-        self.epoll.control(Operation::Add, notifier.as_raw_fd(), IN | EDGE, Token::NOTIFIER.as_u64())
+    fn notify(&mut self, descriptor: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        self.epoll.control(Operation::Add, descriptor.as_raw_fd(), IN | EDGE, token.as_u64())
     }
 
     fn process_events(

@@ -102,8 +102,9 @@ pub trait Backend {
     /// Forgets a descriptor that is about to be closed (`closing`) or is to live on unwatched.
     fn del_connection(&mut self, target: Registration, closing: bool) -> io::Result<()>;
 
-    /// Watches the worker's notifier, whose reports carry [`Token::NOTIFIER`].
-    fn notify(&mut self, notifier: BorrowedFd<'_>) -> io::Result<()>;
+    /// Watches a descriptor of the worker itself, such as its notifier, that takes no slot. An
+    /// edge-triggered backend reports each notification once.
+    fn notify(&mut self, descriptor: BorrowedFd<'_>, token: Token) -> io::Result<()>;
 
     /// Sleeps until something is ready, a signal comes that `signals` lets through, or
     /// `timeout_ms` has passed (`None`: no limit), and appends what is ready to `reports`.

@@ -108,8 +108,8 @@ impl Backend for PollBackend {
         Ok(())
     }
 
-    fn notify(&mut self, notifier: BorrowedFd<'_>) -> io::Result<()> {
-        self.want(notifier.as_raw_fd(), Token::NOTIFIER, IN)
+    fn notify(&mut self, descriptor: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        self.want(descriptor.as_raw_fd(), token, IN)
     }
 
     fn process_events(

@@ -147,7 +147,7 @@ impl Backend for Script {
         Ok(())
     }
 
-    fn notify(&mut self, _: BorrowedFd<'_>) -> io::Result<()> {
+    fn notify(&mut self, _: BorrowedFd<'_>, _: Token) -> io::Result<()> {
         Ok(())
     }
 

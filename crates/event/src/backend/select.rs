@@ -98,8 +98,8 @@ impl Backend for SelectBackend {
         Ok(())
     }
 
-    fn notify(&mut self, notifier: BorrowedFd<'_>) -> io::Result<()> {
-        self.want(notifier.as_raw_fd(), Token::NOTIFIER, Direction::Read)
+    fn notify(&mut self, descriptor: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        self.want(descriptor.as_raw_fd(), token, Direction::Read)
     }
 
     fn process_events(
