@@ -35,7 +35,8 @@ fn build() -> PathBuf {
         if folder.ends_with("deps") { folder.parent().expect("deps has a parent") } else { folder };
     let path = profile_folder.join("drover");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(source_root()).args(["build", "--quiet", "-p", "drover-daemon"]);
+    // The whole workspace, as `make test` does: of one package alone, cargo builds other features.
+    cargo.current_dir(source_root()).args(["build", "--quiet", "--workspace"]);
     if profile_folder.ends_with("release") {
         cargo.arg("--release");
     }

@@ -1,9 +1,11 @@
 //! The header time-out counts from the accept over the whole head; slow bytes do not extend it.
 
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_tests::{Client, Config, Directory, Drover, Port};
+use drover_tests::http::Failure;
+use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
 
 fn start(directory: &Directory, port: &Port) -> Drover {
     let config = Config::new(directory, 1)
@@ -31,21 +33,27 @@ fn a_silent_client_is_closed() {
 #[test]
 fn a_client_that_dribbles_is_closed_as_well() {
     let (directory, port) = (Directory::new(), Port::new());
-    let _drover = start(&directory, &port);
+    let drover = start(&directory, &port);
     let mut client = Client::to(port.address());
     let start = Instant::now();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n");
     // A header every 200 ms, for ever.
-    let ended = loop {
-        thread::sleep(Duration::from_millis(200));
-        if client.try_send("X: y\r\n").is_err() || start.elapsed() > Duration::from_secs(6) {
-            break start.elapsed();
+    let mut dribbling = client.stream().try_clone().expect("a second handle");
+    let dribbler = thread::spawn(move || {
+        while dribbling.write_all(b"X: y\r\n").is_ok() {
+            thread::sleep(Duration::from_millis(200));
         }
-    };
-    assert!(ended < Duration::from_secs(4), "{ended:?}");
-    let (bytes, _) = client.rest();
-    let text = String::from_utf8_lossy(&bytes);
-    assert!(text.is_empty() || text.starts_with("HTTP/1.1 408 "), "{text}");
+    });
+    match client.receive(true) {
+        Ok(response) => assert_eq!(response.status, 408),
+        Err(Failure::Closed | Failure::Io(_)) => {}
+        Err(failure) => panic!("{failure}"),
+    }
+    assert!(about_the_timeout(start.elapsed()), "{:?}", start.elapsed());
+    // Whoever dribbled through the time-out has no slot for longer.
+    eventually("the connection is gone", || (drover.status().workers[0].connections == 0).then_some(()));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    dribbler.join().expect("the connection ends");
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn orphaned(strategy: &str) {
     drover.kill_master();
     assert!(idle.is_closed_within(Duration::from_secs(2)), "idle connections are closed");
     assert_eq!(slow.response().text(), "slow\n");
+    drop(slow);
     eventually("every worker exits", || drover.processes().is_empty().then_some(()));
     assert!(port.is_free());
 }

@@ -55,6 +55,7 @@ fn quit_finishes_what_is_under_way() {
     let response = slow.response();
     assert_eq!(response.text(), "slow\n");
     assert!(slow.is_closed_within(Duration::from_secs(1)), "no further request is awaited");
+    drop(slow);
     running.assert_gone();
 }
 
@@ -108,6 +109,7 @@ fn a_worker_obeys_quit_sent_straight_to_it() {
     let holder = nix::unistd::Pid::from_raw(holder.pid);
     process::send(holder, Signal::SIGQUIT);
     assert_eq!(slow.response().text(), "slow\n");
+    drop(slow);
     eventually("it exits and is replaced", || {
         let workers = running.drover.workers();
         (workers.len() == 2 && !workers.contains(&holder)).then_some(())
