@@ -171,8 +171,7 @@ mod tests {
     fn line(format: Format, log: impl FnOnce()) -> String {
         let lines = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Collector(format, lines.clone()), log);
-        let line = lines.lock().expect("no panic").pop().expect("a line");
-        line
+        lines.lock().expect("no panic").pop().expect("a line")
     }
 
     #[test]

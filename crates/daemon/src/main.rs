@@ -24,7 +24,7 @@ mod scoreboard;
 mod services;
 mod signals;
 mod sockets;
-mod status_findings;
+mod supervise;
 mod systemd;
 mod unix_socket;
 mod worker;

@@ -14,15 +14,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use drover_sys::fork::{Fork, fork, reap};
 use drover_sys::title::Title;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::Signal;
 use nix::sys::time::TimeSpec;
-use nix::unistd::Pid;
 use tracing::{debug, error, info, warn};
 
+use crate::config::StopOnTerm;
 use crate::daemonise::Launcher;
 use crate::generation::Generation;
 use crate::log;
@@ -30,11 +29,11 @@ use crate::message::{Command, Report};
 use crate::pidfile::PidFile;
 use crate::reload::Reload;
 use crate::respawn::Backoff;
-use crate::scoreboard::{Exit, MasterState, Scoreboard};
+use crate::scoreboard::{MasterState, Scoreboard};
 use crate::signals::{Received, Signals};
 use crate::systemd::Notifier;
 use crate::worker::{self, Start};
-use crate::workers::{self, Process, Stage, Workers};
+use crate::workers::{Stage, Workers};
 
 /// In a child: what the worker starts from. In the master: nothing.
 pub(crate) type Split = ControlFlow<Box<Start>>;
@@ -187,6 +186,9 @@ impl Master {
                 self.reload_wanted = true;
             }
             Signal::SIGQUIT => self.stop(Stopping::Graceful, received),
+            Signal::SIGTERM if self.generation.config.process.stop_on_term == StopOnTerm::Graceful => {
+                self.stop(Stopping::Graceful, received);
+            }
             Signal::SIGTERM | Signal::SIGINT => self.stop(Stopping::Fast, received),
             Signal::SIGUSR1 => {
                 info!("{received}: reopen log files");
@@ -267,131 +269,6 @@ impl Master {
                 }
                 Report::Ready => {}
                 Report::SurplusReleased => process.surplus = false,
-            }
-        }
-    }
-
-    /// Collects children that have ended; as process 1 of a container, orphans too.
-    fn collect_ended(&mut self) {
-        loop {
-            let (pid, status) = match reap() {
-                Ok(Some(ended)) => ended,
-                Ok(None) => return,
-                Err(failure) => {
-                    error!("waitpid: {failure}");
-                    return;
-                }
-            };
-            match self.workers.remove(pid) {
-                Some(process) => self.bury(process, status),
-                None => debug!("process {pid}, which is no worker, {}", workers::describe(status)),
-            }
-        }
-    }
-
-    /// Releases what an ended worker held, says what happened, and arranges for what follows.
-    fn bury(&mut self, process: Process, status: std::process::ExitStatus) {
-        let Process { pid, number, generation, .. } = process;
-        let life = process.started.elapsed();
-        let how = workers::describe(status);
-        if self.board.accept_mutex(pid).unlock() {
-            info!("worker {number} (process {pid}) held the accept mutex: released");
-        }
-        let wanted = process.wanted() && self.stopping.is_none();
-        let doing = process.block.describe();
-        let stage = process.stage;
-        self.board.count_exit(match (status.code(), wanted) {
-            (Some(0), true) => Exit::Clean,
-            (_, false) => Exit::Asked,
-            (Some(_), true) => Exit::Failed,
-            (None, true) => Exit::Killed,
-        });
-        self.board.fold(process.block);
-        if !wanted {
-            info!("worker {number} of generation {generation} (process {pid}) {how} after {life:.1?}");
-            return;
-        }
-        error!(
-            "worker {number} of generation {generation} (process {pid}) {how} after {life:.1?}; it was {doing}"
-        );
-        if self.candidate() == Some(generation) {
-            let before =
-                if stage == Stage::Starting { "before it was ready" } else { "right after it was ready" };
-            self.refuse(&format!("worker {number} {how} {before}; the log has the reason"));
-        } else if generation == self.generation.number {
-            let delay = self.backoff.entry(number).or_default().ended(life);
-            if !delay.is_zero() {
-                warn!("worker {number} ended young: it is replaced in {delay:?}");
-            }
-            self.due.push((number, Instant::now() + delay));
-        }
-    }
-
-    fn replace_ended(&mut self) -> Split {
-        let now = Instant::now();
-        let due: Vec<u32> = self.due.iter().filter(|(_, at)| *at <= now).map(|(number, _)| *number).collect();
-        self.due.retain(|(_, at)| *at > now);
-        for number in due {
-            if let Err(reason) = self.spawn(None, number)? {
-                error!("{reason}");
-                let delay = self.backoff.entry(number).or_default().ended(Duration::ZERO);
-                self.due.push((number, Instant::now() + delay));
-            }
-        }
-        Split::Continue(())
-    }
-
-    /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.
-    pub(super) fn spawn(
-        &mut self,
-        candidate: Option<&Generation>,
-        number: u32,
-    ) -> ControlFlow<Box<Start>, Result<(), String>> {
-        let generation = candidate.unwrap_or(&self.generation);
-        let Some(plans) = generation.plans.clone() else {
-            return ControlFlow::Continue(Err("the empty generation has no workers".to_owned()));
-        };
-        let slots = *generation.config.events.worker_connections;
-        let sockets = generation.sockets.for_worker(number as usize, generation.workers as usize);
-        let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
-        let (id, workers) = (generation.number, generation.workers);
-        let Some(block) = self.board.lend(id, number, slots) else {
-            let reason = "no block of the scoreboard is free: too many workers still drain";
-            return ControlFlow::Continue(Err(reason.to_owned()));
-        };
-        let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
-        let ((ours, theirs), side) = match forked {
-            Ok(forked) => forked,
-            Err(failure) => {
-                self.board.fold(block);
-                return ControlFlow::Continue(Err(format!("cannot start worker {number}: {failure}")));
-            }
-        };
-        match side {
-            Fork::Parent(pid) => {
-                block.set_pid(pid);
-                debug!("worker {number} of generation {id} is process {pid}");
-                let mut process = Process::new(pid, number, id, block, ours);
-                process.surplus = surplus;
-                self.workers.add(process);
-                ControlFlow::Continue(Ok(()))
-            }
-            Fork::Child => {
-                let start = Start {
-                    number,
-                    generation: id,
-                    workers,
-                    config: std::rc::Rc::clone(&generation.config),
-                    plans,
-                    identity: generation.identity.clone(),
-                    sockets,
-                    strategies: std::rc::Rc::clone(&generation.strategies),
-                    block,
-                    mutex: self.board.accept_mutex(Pid::this()),
-                    channel: Some(theirs),
-                    title: self.title.take(),
-                };
-                ControlFlow::Break(Box::new(start))
             }
         }
     }

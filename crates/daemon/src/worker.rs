@@ -117,7 +117,6 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         report(channel, Report::Ready);
         worker.core().spawn(obey(Rc::clone(channel), Rc::clone(&orders)));
     }
-    worker.core().notifier().notify();
     let shift = Shift { start, services, orders, channel, flags };
     while !shift.is_over(worker.core()) {
         worker.turn()?;
@@ -188,6 +187,7 @@ fn engine_settings(start: &Start) -> Settings {
         accept_mutex_delay: events.accept_mutex_delay,
         buffer_size: start.plans.buffer_size(),
         wait_signals: Some(signals::worker_wait_mask()),
+        ..Settings::default()
     }
 }
 
@@ -299,7 +299,6 @@ impl Shift {
         }
         if release_surplus.take() {
             core.release_surplus();
-            core.notifier().notify();
             if let Some(channel) = &self.channel {
                 report(channel, Report::SurplusReleased);
             }
@@ -316,8 +315,6 @@ impl Shift {
         let timeout = self.start.config.process.shutdown_timeout;
         info!("drains {} connections, for {timeout:?} at most", core.open_connections());
         core.spawn(deadline(core.clone(), timeout, Rc::clone(&self.orders)));
-        // What was posted between two turns must not wait for the next event.
-        core.notifier().notify();
     }
 
     fn reopen_logs(&self) {

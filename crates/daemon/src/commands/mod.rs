@@ -3,6 +3,7 @@
 mod check;
 mod config;
 mod control;
+mod findings;
 mod run;
 mod status;
 
@@ -14,7 +15,7 @@ pub(crate) use check::check;
 pub(crate) use config::config;
 pub(crate) use control::{reload, reopen, stop};
 pub(crate) use run::run;
-pub(crate) use status::{Now, serving, status};
+pub(crate) use status::status;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
 pub(crate) fn print_findings(findings: &Findings) {

@@ -11,18 +11,18 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
 use super::control::scoreboard_path;
+use super::findings::findings;
 use super::print;
 use crate::cli::StatusArgs;
 use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
-use crate::status_findings::findings;
 
 /// What of the moment of reading a picture needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
+pub(super) struct Now {
     /// Unix time, in milliseconds.
-    pub(crate) unix_ms: u64,
+    pub(super) unix_ms: u64,
     /// The monotonic clock, in milliseconds: what workers stamp their turns with.
-    pub(crate) monotonic_ms: u64,
+    pub(super) monotonic_ms: u64,
 }
 
 impl Now {
@@ -50,7 +50,7 @@ pub(crate) fn status(args: &StatusArgs) -> io::Result<ExitCode> {
 }
 
 /// The busiest worker's accepts over the mean, among the workers of the generation that serves; 1 is even.
-pub(crate) fn accept_skew(snapshot: &Snapshot) -> Option<f64> {
+fn accept_skew(snapshot: &Snapshot) -> Option<f64> {
     let accepts: Vec<u64> = serving(snapshot).map(|worker| worker.counter(Counter::Accepts)).collect();
     let sum: u64 = accepts.iter().sum();
     let busiest = *accepts.iter().max()?;
@@ -58,7 +58,7 @@ pub(crate) fn accept_skew(snapshot: &Snapshot) -> Option<f64> {
 }
 
 /// The workers that accept.
-pub(crate) fn serving(snapshot: &Snapshot) -> impl Iterator<Item = &WorkerView> {
+pub(super) fn serving(snapshot: &Snapshot) -> impl Iterator<Item = &WorkerView> {
     snapshot.workers.iter().filter(|worker| worker.state == WorkerState::Serving)
 }
 
@@ -182,4 +182,112 @@ fn worker_json(worker: &WorkerView) -> Value {
     ];
     object.extend(identity.map(|(name, value)| (name.to_owned(), value)));
     Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scoreboard::{Block, MasterState, Scoreboard, path_in, unlocked};
+    use nix::unistd::Pid;
+
+    /// A daemon with two workers, changed by `change`, and what is seen of it.
+    fn seen(name: &str, change: impl FnOnce(&Scoreboard, &[Block])) -> Snapshot {
+        let directory = std::env::temp_dir().join(format!("drover-status-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("directory");
+        let board = Scoreboard::create(&directory).expect("scoreboard");
+        board.set_generation(1, 2);
+        board.set_state(MasterState::Serving);
+        let blocks: Vec<Block> = (0..2).map(|number| board.lend(1, number, 512).expect("block")).collect();
+        for block in &blocks {
+            block.set_state(WorkerState::Serving);
+            block.stats().set(Gauge::FreeSlots, 500);
+        }
+        change(&board, &blocks);
+        let snapshot = unlocked(&path_in(&directory)).snapshot_as(Pid::this());
+        std::fs::remove_dir_all(directory).expect("removed");
+        snapshot
+    }
+
+    fn sentences(snapshot: &Snapshot) -> String {
+        findings(snapshot, Now { unix_ms: 0, monotonic_ms: 5_000 }).join("\n")
+    }
+
+    #[test]
+    fn the_table_fits_eighty_columns_with_large_figures() {
+        let snapshot = seen("wide", |board, blocks| {
+            blocks[0].stats().add(Counter::Requests, 123_456_789_012);
+            blocks[0].stats().add(Counter::Accepts, 12_345_678_901);
+            blocks[0].stats().set(Gauge::OpenConnections, 4_194_304);
+            blocks[0].set_pid(Pid::from_raw(4_194_304));
+            board.reload_begins();
+            board.reload_ends(false, "error");
+        });
+        let now = Now { unix_ms: snapshot.master.started_ms + 400 * 86_400_000, monotonic_ms: 0 };
+        let text = table(&snapshot, now);
+        let rows = text.lines().filter(|line| !line.starts_with('!'));
+        assert!(rows.clone().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("123456789012") && text.contains("400d 0h"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_is_off() {
+        assert_eq!(sentences(&seen("well", |_, _| {})), "");
+    }
+
+    #[test]
+    fn what_is_off_is_said_with_its_figure() {
+        let uneven = seen("uneven", |_, blocks| {
+            blocks[1].stats().set(Gauge::OpenConnections, 81);
+            blocks[0].stats().set(Gauge::OpenConnections, 19);
+        });
+        assert!(sentences(&uneven).contains("worker 1 holds 81 %"), "{}", sentences(&uneven));
+        let hanging = seen("hanging", |_, blocks| {
+            blocks[0].stats().set(Gauge::TurnStarted, 2_000);
+            blocks[0].stats().set(Gauge::RunningConnection, 17);
+        });
+        let text = sentences(&hanging);
+        assert!(text.contains("inside one turn for 3.0 s, with connection 17"), "{text}");
+        let short = seen("short", |_, blocks| {
+            blocks[0].stats().set(Gauge::FreeSlots, 0);
+            blocks[0].stats().add(Counter::Dropped, 4);
+        });
+        let text = sentences(&short);
+        assert!(
+            text.contains("worker 0 has 0 of 512 slots free") && text.contains("4 connections were dropped"),
+            "{text}"
+        );
+        let refused = seen("refused", |board, blocks| {
+            board.reload_begins();
+            board.reload_ends(false, "error: unknown key\n --> x");
+            blocks[1].set_state(WorkerState::Starting);
+        });
+        let text = sentences(&refused);
+        assert!(
+            text.contains("refused (error: unknown key)") && text.contains("1 of 2 workers serve"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn json_has_what_the_table_has() {
+        let snapshot = seen("json", |_, blocks| {
+            blocks[0].stats().add(Counter::Accepts, 30);
+            blocks[1].stats().add(Counter::Accepts, 10);
+        });
+        let value = json(&snapshot, Now { unix_ms: 0, monotonic_ms: 0 });
+        assert_eq!(value["workers"][0]["accepts"], 30);
+        assert_eq!(value["workers"][1]["free_slots"], 500);
+        assert_eq!(value["workers"][1]["state"], "serving");
+        assert_eq!(value["totals"]["accepts"], 40);
+        assert_eq!(value["accept_skew"], 1.5);
+        assert_eq!(value["master"]["last_reload"], Value::Null);
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        assert_eq!(duration(999), "0s");
+        assert_eq!(duration(61_000), "1m 1s");
+        assert_eq!(duration(7_260_000), "2h 1m");
+        assert_eq!(duration(90_000_000), "1d 1h");
+    }
 }

@@ -88,6 +88,8 @@ drover_config::table! {
         /// Time that connections may take to finish when a worker stops gracefully.
         #[range = Duration::ZERO..=LONGEST]
         pub shutdown_timeout: Duration = Duration::from_secs(30),
+        /// What the signal TERM means to the master: "fast" or "graceful".
+        pub stop_on_term: StopOnTerm = StopOnTerm::Fast,
         /// Most descriptors of each process; else as inherited.
         #[range = 64..=1_048_576]
         #[example = "65536"]
@@ -137,6 +139,16 @@ drover_config::table! {
         /// Most events taken from the kernel in one turn.
         #[range = 1..=65_536]
         pub epoll_events: u32 = 512,
+    }
+}
+
+drover_config::choice! {
+    /// How the master stops when it is sent TERM.
+    pub(crate) enum StopOnTerm {
+        /// Connections are closed.
+        Fast = "fast",
+        /// Connections may finish, as after QUIT: what container runtimes mean by TERM.
+        Graceful = "graceful",
     }
 }
 

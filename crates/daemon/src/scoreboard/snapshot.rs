@@ -11,7 +11,7 @@ use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 use thiserror::Error;
 
-use super::{
+use super::layout::{
     BLOCK_WORDS, BLOCKS, BLOCKS_AT, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState,
     SHAPE, TOTALS_AT, WORDS, WorkerState,
 };
@@ -197,7 +197,7 @@ impl Watch {
     }
 
     /// Everything, with `master` as the process that holds the scoreboard.
-    pub(super) fn snapshot_as(&self, master: Pid) -> Snapshot {
+    pub(crate) fn snapshot_as(&self, master: Pid) -> Snapshot {
         let (workers, ended) = self.settled(Master::FoldSequence, || {
             let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
             workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
@@ -283,8 +283,8 @@ fn starting(path: &Path) -> ReadError {
     ReadError::NotRunning { reason: format!("{} is still empty", path.display()) }
 }
 
-/// A scoreboard opened without asking who holds it.
+/// A scoreboard opened without asking who holds it: a process never conflicts with its own locks.
 #[cfg(test)]
-pub(super) fn unlocked(path: &Path) -> Watch {
+pub(crate) fn unlocked(path: &Path) -> Watch {
     Watch::map(path, &File::open(path).expect("file")).expect("scoreboard")
 }

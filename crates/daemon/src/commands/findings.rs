@@ -2,7 +2,7 @@
 
 use drover_event::{Counter, Gauge};
 
-use crate::commands::{Now, serving};
+use super::status::{Now, serving};
 use crate::scoreboard::{MasterState, Snapshot, WorkerView};
 
 /// Fewer connections than this say nothing about how they are spread.
@@ -13,7 +13,7 @@ const UNEVEN: f64 = 1.6;
 const HANGS_MS: u64 = 1000;
 
 /// Everything that is off.
-pub(crate) fn findings(snapshot: &Snapshot, now: Now) -> Vec<String> {
+pub(super) fn findings(snapshot: &Snapshot, now: Now) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(refused_reload(snapshot));
     found.extend(missing_workers(snapshot));
