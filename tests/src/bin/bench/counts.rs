@@ -58,10 +58,11 @@ fn counted_run(kind: Kind, row: &Row, requests: u32) -> Result<i64, String> {
     let valgrind = packages::tool("valgrind", "valgrind")?;
     let output = Directory::new();
     output.set_mode("", 0o777);
-    let mut out_file = OsString::from("--callgrind-out-file=");
-    out_file.push(output.join("out.%p"));
-    let server =
-        Server::start(kind, &[valgrind.into(), "--quiet".into(), "--tool=callgrind".into(), out_file])?;
+    // By the environment: a server that sets its title may write over valgrind's arguments.
+    let mut options = OsString::from("VALGRIND_OPTS=--callgrind-out-file=");
+    options.push(output.join("out.%p"));
+    let wrapper = ["env".into(), options, valgrind.into(), "--quiet".into(), "--tool=callgrind".into()];
+    let server = Server::start(kind, &wrapper)?;
     let worker = server.worker;
     ask(&server, row, requests)?;
     server.stop();
