@@ -29,7 +29,7 @@ use clap::Parser;
 use figures::Figures;
 use options::Options;
 use rows::Row;
-use servers::{Kind, Server};
+use servers::{Files, Kind, Server};
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -45,14 +45,15 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), String> {
     let wrk = wrk::Wrk::find()?;
     let rows = rows::chosen(&options.rows)?;
-    let servers = start_all(&options.servers);
+    let files = Files::new();
+    let servers = start_all(&options.servers, &files);
     if servers.is_empty() {
         return Err("no server to measure".to_owned());
     }
     report::heading(&servers, options);
     let mut all = Vec::new();
     for row in rows {
-        let figures = measure_row(row, &servers, &wrk, options)?;
+        let figures = measure_row(row, &servers, &wrk, options, &files)?;
         report::row(row, &figures);
         all.push((row, figures));
     }
@@ -65,10 +66,10 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 /// Starts what can be started, and says of the rest why not.
-fn start_all(kinds: &[Kind]) -> Vec<Server> {
+fn start_all(kinds: &[Kind], files: &Files) -> Vec<Server> {
     let mut servers = Vec::new();
     for kind in kinds {
-        match Server::start(*kind, &[]) {
+        match Server::start(*kind, files, &[]) {
             Ok(server) => servers.push(server),
             Err(reason) => eprintln!("SKIPPED {kind}: {reason}"),
         }
@@ -81,6 +82,7 @@ fn measure_row(
     servers: &[Server],
     wrk: &wrk::Wrk,
     options: &Options,
+    files: &Files,
 ) -> Result<Vec<(Kind, Figures)>, String> {
     let servers: Vec<&Server> = servers.iter().filter(|server| row.suits(server.kind)).collect();
     let mut figures: Vec<(Kind, Figures)> =
@@ -100,7 +102,7 @@ fn measure_row(
         figures.response_bytes = wrk::response_size(server, row)?;
         if !options.no_counts {
             figures.calls = noted(server.kind, counts::system_calls(server, row, wrk));
-            figures.instructions = noted(server.kind, counts::instructions(server.kind, row));
+            figures.instructions = noted(server.kind, counts::instructions(server, row, files));
         }
     }
     Ok(figures)

@@ -69,9 +69,8 @@ enum Running {
 
 impl Server {
     /// Starts it behind a wrapper such as valgrind, and waits until it answers.
-    pub(crate) fn start(kind: Kind, wrapper: &[OsString]) -> Result<Server, String> {
+    pub(crate) fn start(kind: Kind, files: &Files, wrapper: &[OsString]) -> Result<Server, String> {
         let (directory, plain, deferred) = (Directory::new(), Port::new(), Port::new());
-        write_files(&directory);
         let mut line: Vec<OsString> = ["taskset", "-c", "0"].map(OsString::from).to_vec();
         line.extend(wrapper.iter().cloned());
         let (running, version) = match kind {
@@ -79,7 +78,7 @@ impl Server {
                 let surroundings = Surroundings { wrapper: line, ..Surroundings::default() };
                 let drover = Drover::try_start(
                     &directory,
-                    &drover_config(&directory, &plain, &deferred),
+                    &drover_config(&directory, files, &plain, &deferred),
                     &surroundings,
                 )
                 .map_err(|failure| format!("it ended with {:?}: {}", failure.code, failure.stderr))?;
@@ -90,7 +89,8 @@ impl Server {
             }
             Kind::Nginx => {
                 let nginx = packages::tool("nginx", "nginx")?;
-                let config = directory.write("nginx.conf", nginx_config(&directory, &plain, &deferred));
+                let config =
+                    directory.write("nginx.conf", nginx_config(&directory, files, &plain, &deferred));
                 line.extend([
                     nginx.clone().into(),
                     "-p".into(),
@@ -102,7 +102,7 @@ impl Server {
             }
             Kind::H2o => {
                 let h2o = packages::tool("h2o", "h2o")?;
-                let config = directory.write("h2o.yaml", h2o_config(&directory, &plain, &deferred));
+                let config = directory.write("h2o.yaml", h2o_config(&directory, files, &plain, &deferred));
                 line.extend([h2o.clone().into(), "-c".into(), config.into()]);
                 (Running::Other(spawn(&line, &directory)?), version("h2o", h2o.into(), "--version"))
             }
@@ -115,7 +115,8 @@ impl Server {
 
     fn wait_until_it_answers(&self) -> Result<(), String> {
         let start = Instant::now();
-        while Client::connect(self.plain.address()).is_err() {
+        let listens = |port: &Port| Client::connect(port.address()).is_ok();
+        while !(listens(&self.plain) && listens(&self.deferred)) {
             if start.elapsed() > Duration::from_secs(30) {
                 return Err(format!("it does not listen: {}", self.directory.read("errors.txt")));
             }
@@ -188,15 +189,27 @@ fn version(name: &str, program: OsString, option: &str) -> String {
     first.trim_start_matches("nginx version: ").to_owned()
 }
 
-fn write_files(directory: &Directory) {
-    for (name, kib) in [("1k", 1), ("100k", 100), ("10m", 10 * 1024)] {
+/// The files all servers serve: the same ones, so that they lie in the page cache alike.
+#[derive(Debug)]
+pub(crate) struct Files(Directory);
+
+impl Files {
+    pub(crate) fn new() -> Files {
+        let files = Directory::new();
         let line =
             [b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+".as_slice(), b"\n"].concat();
-        directory.write(&format!("www/{name}.txt"), line.repeat(kib * 16));
+        for (name, kib) in [("1k", 1), ("100k", 100), ("10m", 10 * 1024)] {
+            files.write(&format!("{name}.txt"), line.repeat(kib * 16));
+        }
+        Files(files)
+    }
+
+    fn root(&self) -> std::path::Display<'_> {
+        self.0.path().display()
     }
 }
 
-fn drover_config(directory: &Directory, plain: &Port, deferred: &Port) -> Config {
+fn drover_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> Config {
     let listen = format!(
         "listen = [{{ address = \"{}\", backlog = 4096 }}, {{ address = \"{}\", deferred = true, backlog = 4096 }}]",
         plain.address(),
@@ -207,15 +220,15 @@ fn drover_config(directory: &Directory, plain: &Port, deferred: &Port) -> Config
         .events("worker_connections = 4096")
         .http("access_log = \"off\"")
         .http("keepalive_requests = 1000000000")
-        .server_with(&format!("{listen}\nroot = \"www\""))
+        .server_with(&format!("{listen}\nroot = \"{}\"", files.root()))
         .location("/", "")
         .location("/return", &format!("return = {{ status = 200, body = \"{BODY}\" }}"))
 }
 
 /// `tcp_nopush` stays off: it would add two system calls to each file. Small files go by `sendfile` all the
 /// same, which is faster here than reading them (`sendfile off` takes the same number of calls).
-fn nginx_config(directory: &Directory, plain: &Port, deferred: &Port) -> String {
-    let directory = directory.path().display();
+fn nginx_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> String {
+    let (directory, root) = (directory.path().display(), files.root());
     let (plain, deferred) = (plain.address(), deferred.address());
     format!(
         r#"daemon off;
@@ -234,7 +247,7 @@ http {{
     open_file_cache max=1024; open_file_cache_valid 60s; open_file_cache_min_uses 1;
     types {{ text/plain txt; }}
     default_type text/plain;
-    root {directory}/www;
+    root {root};
     server {{
         listen {plain} backlog=4096;
         listen {deferred} backlog=4096 deferred;
@@ -246,8 +259,8 @@ http {{
     )
 }
 
-fn h2o_config(directory: &Directory, plain: &Port, deferred: &Port) -> String {
-    let directory = directory.path().display();
+fn h2o_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> String {
+    let (directory, root) = (directory.path().display(), files.root());
     let (plain, deferred) = (plain.number(), deferred.number());
     format!(
         r#"num-threads: 1
@@ -262,7 +275,7 @@ hosts:
       "/return":
         redirect: {{url: "http://example.org/", status: 302}}
       "/":
-        file.dir: {directory}/www
+        file.dir: {root}
 "#
     )
 }
