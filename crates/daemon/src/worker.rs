@@ -1,4 +1,4 @@
-//! A worker process: how it starts, its loop, and how it ends.
+//! A worker: how it starts, its loop, and how it ends.
 //!
 //! The child of a fork has dropped the whole master by the time it gets here, and with it every descriptor
 //! that is not its own. What is left is a [`Start`]. Privileges go before anything of the outside world is
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use drover_event::channel::{Channel, ChannelEnd};
-use drover_event::{AcceptMutex, BackendKind, Core, ListenerOptions, Settings, Shared, Worker};
+use drover_event::{AcceptMutex, Core, ListenerOptions, Settings, Shared, Worker};
 use drover_sys::priority;
 use drover_sys::title::Title;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use thiserror::Error;
 use tracing::{debug, error, info, warn};
 
-use crate::config::{Affinity, Backend, Config};
+use crate::config::{Affinity, Config};
 use crate::generation::address_of;
 use crate::log;
 use crate::message::{Command, Report};
@@ -179,15 +179,14 @@ fn engine_settings(start: &Start) -> Settings {
         worker: start.number,
         workers: start.workers,
         connections: *events.worker_connections,
-        backend: match events.backend {
-            Backend::Epoll => BackendKind::Epoll,
-        },
+        backend: events.backend.into(),
         epoll_events: events.epoll_events,
         multi_accept: events.multi_accept,
         accept_mutex_delay: events.accept_mutex_delay,
         buffer_size: start.plans.buffer_size(),
+        timer_resolution: events.timer_resolution,
+        debug_connections: events.debug_connections.iter().map(|peer| peer.0).collect(),
         wait_signals: Some(signals::worker_wait_mask()),
-        ..Settings::default()
     }
 }
 

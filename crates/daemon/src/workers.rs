@@ -1,4 +1,4 @@
-//! The master's table of worker processes: who they are, what they were asked, and when they are killed.
+//! The master's table of workers: who they are, what they were asked, and when they are killed.
 //!
 //! ```text
 //! Starting ──Ready──> Serving ──Drain──> Draining ──┐
@@ -39,7 +39,7 @@ pub(crate) enum Stage {
     Stopping,
 }
 
-/// One worker process.
+/// One worker, as a process.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Its id.
@@ -116,7 +116,7 @@ impl AsFd for Process {
     }
 }
 
-/// All worker processes, of every generation that has some.
+/// All workers, of every generation that has some.
 #[derive(Debug, Default)]
 pub(crate) struct Workers(Vec<Process>);
 

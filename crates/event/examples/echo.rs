@@ -1,20 +1,13 @@
-//! An echo server: accept, receive, send, a time-out, and a drain on SIGTERM.
-//!
-//! Run it with `cargo run -p drover-event --example echo`, talk to it with `nc 127.0.0.1 7007`, and
-//! end it with `kill`: connections that are open may finish.
+//! An echo server: accept, receive, send, a time-out, and a drain on SIGTERM. Run it, talk to it with
+//! `nc 127.0.0.1 7007`, and end it with `kill`: connections that are open may finish.
 
-use std::error::Error;
-use std::net::TcpListener;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{error::Error, net::TcpListener, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
 use drover_event::{
     ListenerOptions, Service, Settings, Shared, Stats, Strategy, Stream, StreamError, Worker,
 };
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigSet, Signal::SIGTERM};
 
 struct Echo;
 
@@ -43,28 +36,22 @@ async fn echo(stream: &Stream) -> Result<(), StreamError> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     // SIGTERM is blocked except during the wait, so it cannot come between the check and the sleep.
-    let mut before = SigSet::empty();
-    let term = SigSet::from_iter([Signal::SIGTERM]);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&term), Some(&mut before))?;
-    let asked_to_end = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))?;
+    let before = SigSet::thread_get_mask()?;
+    SigSet::from(SIGTERM).thread_block()?;
+    let ending = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ending))?;
 
     let settings = Settings { wait_signals: Some(before), ..Settings::default() };
     let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
     let mut worker = Worker::new(settings, shared)?;
-    let socket = TcpListener::bind("127.0.0.1:7007")?;
+    let (address, strategy) = ("127.0.0.1:7007".to_owned(), Strategy::Shared);
+    let socket = TcpListener::bind(&address)?;
     socket.set_nonblocking(true)?;
-    let options = ListenerOptions {
-        address: "127.0.0.1:7007".to_owned(),
-        strategy: Strategy::Shared,
-        deferred: false,
-        client_first: true,
-    };
+    let options = ListenerOptions { address, strategy, deferred: false, client_first: true };
     worker.core().listen(socket.into(), options, Rc::new(Echo))?;
-
     while !(worker.core().is_draining() && worker.core().open_connections() == 0) {
         worker.turn()?;
-        if asked_to_end.load(Ordering::Relaxed) {
+        if ending.load(Ordering::Relaxed) {
             worker.core().drain();
         }
     }

@@ -90,9 +90,9 @@ impl Channel {
     pub fn new(core: &Core, end: ChannelEnd) -> Result<Self, Error> {
         let state = &mut *core.state();
         let connections = state.slots.capacity();
-        match core.lend(state, end.0, Holder::Channel) {
-            Ok(slot) => Ok(Self(Stream::new(core.clone(), slot))),
-            Err(_) => Err(Error::NoSlot { what: "the channel to the master".to_owned(), connections }),
+        match core.lend(state, Some(end.0), Holder::Channel) {
+            Some(slot) => Ok(Self(Stream::new(core.clone(), slot))),
+            None => Err(Error::NoSlot { what: "the channel to the master".to_owned(), connections }),
         }
     }
 

@@ -116,7 +116,7 @@ impl Core {
     fn adopt(&self, socket: OwnedFd, target: &Target) -> Option<Stream> {
         accept::reclaim(self);
         let state = &mut *self.state();
-        let slot = self.lend(state, socket, Holder::Peer).ok()?;
+        let slot = self.lend(state, Some(socket), Holder::Peer)?;
         let number = state.next_number;
         state.next_number += 1;
         state.open += 1;

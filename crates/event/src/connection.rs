@@ -235,8 +235,9 @@ impl Slots {
         self.reusable.len
     }
 
-    /// Lends a slot for `socket`, or gives the socket back where there is none.
-    pub(crate) fn lend(&mut self, socket: OwnedFd, holder: Holder) -> Result<u32, OwnedFd> {
+    /// Lends a slot for `socket`, which is closed where no slot is free. Datagram sessions have none
+    /// of their own.
+    pub(crate) fn lend(&mut self, socket: Option<OwnedFd>, holder: Holder) -> Option<u32> {
         let slot = if self.free != NONE {
             let slot = self.free;
             self.free = self[slot].next;
@@ -245,12 +246,12 @@ impl Slots {
             self.connections.push(Connection::free());
             self.connections.len() as u32 - 1
         } else {
-            return Err(socket);
+            return None;
         };
         let generation = self[slot].generation.wrapping_add(1);
-        self[slot] = Connection { socket: Some(socket), generation, holder, ..Connection::free() };
+        self[slot] = Connection { socket, generation, holder, ..Connection::free() };
         self.lent += 1;
-        Ok(slot)
+        Some(slot)
     }
 
     /// Takes a slot back and hands out its descriptor.
@@ -358,8 +359,8 @@ mod tests {
     use std::collections::{HashMap, VecDeque};
     use std::fs::File;
 
-    fn descriptor() -> OwnedFd {
-        File::open("/dev/null").expect("/dev/null").into()
+    fn descriptor() -> Option<OwnedFd> {
+        Some(File::open("/dev/null").expect("/dev/null").into())
     }
 
     #[test]
@@ -373,11 +374,11 @@ mod tests {
         let mut slots = Slots::with_capacity(4);
         let lent: Vec<u32> =
             (0..4).map(|_| slots.lend(descriptor(), Holder::Peer).expect("a free slot")).collect();
-        assert!(slots.lend(descriptor(), Holder::Peer).is_err());
+        assert!(slots.lend(descriptor(), Holder::Peer).is_none());
         slots.give_back(lent[1]);
         slots.give_back(lent[3]);
-        assert_eq!(slots.lend(descriptor(), Holder::Peer).ok(), Some(lent[3]));
-        assert_eq!(slots.lend(descriptor(), Holder::Peer).ok(), Some(lent[1]));
+        assert_eq!(slots.lend(descriptor(), Holder::Peer), Some(lent[3]));
+        assert_eq!(slots.lend(descriptor(), Holder::Peer), Some(lent[1]));
     }
 
     #[test]
@@ -416,13 +417,13 @@ mod tests {
             for (action, which) in steps {
                 match action {
                     0 => match slots.lend(descriptor(), Holder::Peer) {
-                        Ok(slot) => {
+                        Some(slot) => {
                             let token = slots.token(slot);
                             prop_assert!(lives.insert(slot, token.generation()) != Some(token.generation()));
                             prop_assert!(!lent.iter().any(|other| other.index() == slot));
                             lent.push(token);
                         }
-                        Err(_) => prop_assert_eq!(lent.len(), 12),
+                        None => prop_assert_eq!(lent.len(), 12),
                     },
                     1 if !lent.is_empty() => {
                         let token = lent.swap_remove(which.index(lent.len()));

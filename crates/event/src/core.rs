@@ -20,6 +20,7 @@ use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::{Clock, Millis, WallClock};
 use crate::connection::Slots;
+use crate::datagram::{Outgoing, Sessions};
 use crate::debug::DebugConnection;
 use crate::event::{EventId, Events, Flags};
 use crate::listener::Listener;
@@ -108,6 +109,7 @@ pub(crate) struct State {
     pub(crate) kind: Kind,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) gate: Gate,
+    pub(crate) sessions: Sessions,
     /// Connections with peers that are open.
     pub(crate) open: u32,
     pub(crate) draining: bool,
@@ -127,6 +129,7 @@ pub(crate) struct Inner {
     pub(crate) notifier: Notifier,
     pub(crate) buffers: BufferPool,
     pub(crate) pipes: PipeStore,
+    pub(crate) outgoing: RefCell<Outgoing>,
     pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
@@ -159,6 +162,7 @@ impl Core {
             backend,
             listeners: Vec::new(),
             gate: Gate::new(shared.mutex, shared.balance),
+            sessions: Sessions::default(),
             open: 0,
             draining: false,
             moved: 0,
@@ -174,6 +178,7 @@ impl Core {
             notifier,
             buffers,
             pipes: PipeStore::default(),
+            outgoing: RefCell::default(),
             thread_pool: RefCell::new(None),
             armed: Cell::new(false),
         }));

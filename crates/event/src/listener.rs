@@ -1,10 +1,22 @@
-//! Listeners: a listening socket of the worker, the service behind it and its accept strategy.
+//! Listeners: a listening socket of the worker, the service behind it and its accept strategy; how
+//! they come and how they leave.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::str::FromStr;
 
+use tracing::{debug, info};
+
+use crate::accept::hope::Hope;
+use crate::accept::{self, Outcome, accept_one, put_in, take_out};
+use crate::connection::{Asked, Holder, Idle};
+use crate::core::{Core, State};
+use crate::datagram::{self, DatagramService};
+use crate::error::Error;
+use crate::event::{Direction, EventId, Flags};
+use crate::stats::Gauge;
 use crate::stream::Stream;
 
 /// Who gets a new connection.
@@ -83,13 +95,21 @@ pub struct ListenerOptions {
     pub client_first: bool,
 }
 
+/// What is behind a listener.
+pub(crate) enum Behind {
+    /// Connections.
+    Streams(Rc<dyn Service>),
+    /// Sessions of datagrams; the socket is kept for those that outlive the listener.
+    Datagrams(Rc<dyn DatagramService>, Rc<OwnedFd>),
+}
+
 /// One listener of a worker.
 pub(crate) struct Listener {
     pub(crate) slot: u32,
     pub(crate) options: ListenerOptions,
     /// What the strategy amounts to with this backend and this number of workers.
     pub(crate) strategy: Strategy,
-    pub(crate) service: Rc<dyn Service>,
+    pub(crate) behind: Behind,
     /// Accepts since the worker started, by which re-adding is timed.
     pub(crate) accepts: u32,
     pub(crate) hope: Hope,
@@ -97,42 +117,151 @@ pub(crate) struct Listener {
     pub(crate) surplus: bool,
 }
 
-/// Whether the first receive straight after an accept is likely to find data.
-///
-/// Each try that finds some adds to the credit, each that finds none takes twice as much. Without
-/// credit every 32nd connection is tried all the same, so that a change of habit is noticed.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Hope {
-    credit: u8,
-    untried: u8,
+impl Listener {
+    fn has_streams(&self) -> bool {
+        matches!(self.behind, Behind::Streams(_))
+    }
 }
 
-impl Hope {
-    const ENOUGH: u8 = 4;
-    const MOST: u8 = 8;
-    const PROBE_EVERY: u8 = 32;
-
-    /// Whether to try on the connection that was just accepted.
-    pub(crate) fn worth_trying(&mut self) -> bool {
-        if self.credit >= Self::ENOUGH {
-            return true;
-        }
-        self.untried += 1;
-        if self.untried < Self::PROBE_EVERY {
-            return false;
-        }
-        self.untried = 0;
-        true
+impl Core {
+    /// Adds a listening, non-blocking socket whose connections `service` handles.
+    ///
+    /// # Errors
+    /// When no slot is left, or the backend refuses the socket.
+    pub fn listen(
+        &self,
+        socket: OwnedFd,
+        options: ListenerOptions,
+        service: Rc<dyn Service>,
+    ) -> Result<(), Error> {
+        self.add_listener(socket, options, Behind::Streams(service), false)
     }
 
-    /// Takes note of what a try found.
-    pub(crate) fn tried(&mut self, found: bool) {
-        self.credit = match (found, self.credit >= Self::ENOUGH) {
-            (true, true) => (self.credit + 1).min(Self::MOST),
-            (true, false) => Self::ENOUGH,
-            (false, _) => self.credit.saturating_sub(2),
+    /// Adds a socket that the config no longer has a place for, to be accepted from until
+    /// [`Core::release_surplus`]: what is queued on it must not be lost.
+    ///
+    /// # Errors
+    /// As [`Core::listen`].
+    pub fn listen_surplus(
+        &self,
+        socket: OwnedFd,
+        options: ListenerOptions,
+        service: Rc<dyn Service>,
+    ) -> Result<(), Error> {
+        self.add_listener(socket, options, Behind::Streams(service), true)
+    }
+
+    /// Adds a bound, non-blocking datagram socket whose sessions `service` handles.
+    ///
+    /// # Errors
+    /// When no slot is left, the backend refuses the socket, or the kernel does not tell for which
+    /// local address its datagrams come.
+    pub fn listen_datagrams(
+        &self,
+        socket: OwnedFd,
+        options: ListenerOptions,
+        service: Rc<dyn DatagramService>,
+    ) -> Result<(), Error> {
+        let address = options.address.clone();
+        let kept = datagram::prepare(&socket).map_err(|source| Error::Watch { what: address, source })?;
+        self.ensure_flush_event();
+        self.add_listener(socket, options, Behind::Datagrams(service, Rc::new(kept)), false)
+    }
+
+    fn add_listener(
+        &self,
+        socket: OwnedFd,
+        options: ListenerOptions,
+        behind: Behind,
+        surplus: bool,
+    ) -> Result<(), Error> {
+        let state = &mut *self.state();
+        let what = || format!("the listener on {}", options.address);
+        let datagrams = matches!(behind, Behind::Datagrams(..));
+        let strategy =
+            if surplus { Strategy::ReusePort } else { effective_strategy(self, state, &options, datagrams) };
+        let connections = state.slots.capacity();
+        let slot = self
+            .lend(state, Some(socket), Holder::Listener)
+            .ok_or_else(|| Error::NoSlot { what: what(), connections })?;
+        let number = state.listeners.len() as u32;
+        state.slots[slot].listener = number;
+        let event = &mut state.events[EventId::of_slot(slot, Direction::Read)];
+        event.handler = if datagrams { datagram::on_readable } else { accept::on_acceptable };
+        event.flags.set(Flags::ACCEPT | Flags::WAITING);
+        let address = options.address.clone();
+        state.listeners.push(Some(Listener {
+            slot,
+            options,
+            strategy,
+            behind,
+            accepts: 0,
+            hope: Hope::default(),
+            surplus,
+        }));
+        if strategy == Strategy::Balanced {
+            self.stats().set(Gauge::Balancing, 1);
+        }
+        if strategy != Strategy::Mutex {
+            put_in(state, number).map_err(|source| Error::Watch { what: address, source })?;
+        }
+        Ok(())
+    }
+
+    /// Stops accepting and asks connections that wait for a further request to close. What is
+    /// queued on listeners is accepted first: a wake-up that this worker received may have been
+    /// the only one.
+    pub fn drain(&self) {
+        if std::mem::replace(&mut self.state().draining, true) {
+            return;
+        }
+        self.stats().set(Gauge::Balancing, 0);
+        let count = self.state().listeners.len() as u32;
+        (0..count).for_each(|listener| self.leave(listener));
+        let idle: Vec<u32> = {
+            let slots = &self.state().slots;
+            slots.idle_slots().filter(|&slot| slots[slot].idle == Some(Idle::Further)).collect()
         };
+        for slot in idle {
+            self.ask(slot, Asked::Drain);
+        }
     }
+
+    /// Takes a listener out of the backend, accepts what is queued and closes this worker's
+    /// descriptor of the socket.
+    pub(crate) fn leave(&self, listener: u32) {
+        let present = |state: &State| state.listeners[listener as usize].is_some();
+        if !present(&self.state()) {
+            return;
+        }
+        take_out(&mut self.state(), listener);
+        let streams = self.state().listeners[listener as usize].as_ref().is_some_and(Listener::has_streams);
+        while streams
+            && self.state().slots.free() > 0
+            && matches!(accept_one(self, listener), Outcome::Accepted)
+        {}
+        let state = &mut *self.state();
+        if let Some(listener) = state.listeners[listener as usize].take() {
+            debug!(address = listener.options.address, "listener left");
+            self.give_back(state, listener.slot);
+        }
+    }
+}
+
+/// What the configured strategy amounts to here, said once where it is something else.
+fn effective_strategy(core: &Core, state: &State, options: &ListenerOptions, datagrams: bool) -> Strategy {
+    let wanted = options.strategy;
+    let reason = match wanted {
+        Strategy::Shared | Strategy::ReusePort => return wanted,
+        _ if core.settings().workers == 1 => "one worker has nobody to share with",
+        Strategy::Mutex if !state.gate.has_mutex() => "there is no shared memory for the lock",
+        Strategy::Balanced if datagrams => "sessions of datagrams cannot be left to others",
+        Strategy::Balanced if state.gate.balance.is_none() => "it does not know the other workers",
+        Strategy::Exclusive if !state.kind.exclusive => "the backend has no exclusive wake-ups",
+        Strategy::Exclusive | Strategy::Mutex | Strategy::Balanced => return wanted,
+    };
+    info!(address = options.address, "accept strategy {wanted} falls back to shared: {reason}");
+    Strategy::Shared
 }
 
 #[cfg(test)]
@@ -145,19 +274,5 @@ mod tests {
             assert_eq!(strategy.to_string().parse::<Strategy>().expect("its own name"), strategy);
         }
         assert!("balance".parse::<Strategy>().is_err());
-    }
-
-    #[test]
-    fn hope_is_probed_earned_and_lost() {
-        let mut hope = Hope::default();
-        assert_eq!((1..=64).filter(|_| hope.worth_trying()).count(), 2, "two probes in 64 accepts");
-        hope.tried(true);
-        assert!(hope.worth_trying());
-        (0..10).for_each(|_| hope.tried(true));
-        hope.tried(false);
-        hope.tried(false);
-        assert!(hope.worth_trying(), "two misses among many hits");
-        hope.tried(false);
-        assert!(!hope.worth_trying());
     }
 }

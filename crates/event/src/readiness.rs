@@ -20,8 +20,8 @@ use crate::task;
 use crate::token::Token;
 
 impl Core {
-    /// Lends a slot for `socket` and prepares its events; gives the socket back where none is free.
-    pub(crate) fn lend(&self, state: &mut State, socket: OwnedFd, holder: Holder) -> Result<u32, OwnedFd> {
+    /// Lends a slot for `socket` and prepares its events; closes the socket where no slot is free.
+    pub(crate) fn lend(&self, state: &mut State, socket: Option<OwnedFd>, holder: Holder) -> Option<u32> {
         let slot = state.slots.lend(socket, holder)?;
         state.events.ensure_row(slot);
         for direction in [Direction::Read, Direction::Write] {
@@ -30,7 +30,7 @@ impl Core {
         // A send buffer that nothing was sent to is writable.
         state.events[EventId::of_slot(slot, Direction::Write)].flags.set(Flags::READY);
         self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
-        Ok(slot)
+        Some(slot)
     }
 
     /// Closes the slot's descriptor, cancels its timers, takes its events off every queue and

@@ -79,6 +79,12 @@ named_words! {
         BytesReceived = "bytes_received",
         /// Bytes sent to peers.
         BytesSent = "bytes_sent",
+        /// Datagrams received.
+        DatagramsReceived = "datagrams_received",
+        /// Datagrams sent.
+        DatagramsSent = "datagrams_sent",
+        /// Datagrams given up: a session's queue or the network was full, or no slot was free.
+        DatagramsDropped = "datagrams_dropped",
         /// Milliseconds spent asleep in the backend's wait.
         AsleepMs = "asleep_ms",
         /// Milliseconds spent working.

@@ -41,4 +41,4 @@ mod variables;
 pub use h1::rule::{Refusal, Rule};
 pub use plan::{Plan, PlanError};
 pub use server::{Logs, StartError, Started};
-pub use variables::{Template, TemplateError, variable_names};
+pub use variables::{Template, TemplateError, check_variables, variable_names};

@@ -1,11 +1,11 @@
 //! Opening files beneath a directory, with no way out of it (`openat2`, Linux 5.6).
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::Mode;
 
 /// The kernel gives EAGAIN when a rename raced with the resolution of `..` in a link; so often it is asked
@@ -34,16 +34,37 @@ pub(crate) fn beneath(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> 
         tries += 1;
         match openat2(root, path, how) {
             Err(Errno::EAGAIN | Errno::EINTR) if tries < TRIES => {}
+            // Some sandboxes and tools know the call less long than the kernel does.
+            Err(Errno::ENOSYS) => return step_by_step(root, path, flags),
             result => return Ok(result?),
         }
     }
+}
+
+/// The same without `openat2`: one directory after the other, and no symbolic link followed at all.
+fn step_by_step(root: BorrowedFd<'_>, path: &[u8], flags: OFlag) -> io::Result<OwnedFd> {
+    let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
+    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|part| part == b"..") {
+        return Err(Errno::EXDEV.into());
+    }
+    let mut directory: Option<OwnedFd> = None;
+    while let Some(part) = parts.next() {
+        let inside = directory.as_ref().map_or(root, |directory| directory.as_fd());
+        if parts.peek().is_some() {
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            directory = Some(openat(inside, part, flags, Mode::empty())?);
+            continue;
+        }
+        let needs_directory = if path.ends_with(b"/") { OFlag::O_DIRECTORY } else { OFlag::empty() };
+        return Ok(openat(inside, part, flags | OFlag::O_NOFOLLOW | needs_directory, Mode::empty())?);
+    }
+    Err(Errno::ENOENT.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
 
     use nix::libc;
@@ -71,6 +92,21 @@ mod tests {
         assert_eq!(open("none"), Err(Some(libc::ENOENT)));
         assert_eq!(open("sub\0/file"), Err(Some(libc::EINVAL)));
         assert!(directory(&top.join("secret")).is_err());
+        let step = |path: &str| {
+            step_by_step(root.as_fd(), path.as_bytes(), OFlag::O_RDONLY)
+                .map(drop)
+                .map_err(|e| e.raw_os_error())
+        };
+        for path in ["sub/file", "./sub//file", "sub/", "."] {
+            assert_eq!(step(path), Ok(()), "{path}");
+        }
+        for path in ["../secret", "sub/../../secret", "/etc/passwd"] {
+            assert_eq!(step(path), Err(Some(libc::EXDEV)), "{path}");
+        }
+        for path in ["out", "absolute", "in", "loop"] {
+            assert_eq!(step(path), Err(Some(libc::ELOOP)), "{path}");
+        }
+        assert_eq!(step("sub/file/"), Err(Some(libc::ENOTDIR)));
         fs::remove_dir_all(top).expect("the directory can be removed");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::config::WrongVariable;
 use crate::h1::head::Head;
 use crate::text::{push_address, push_escaped, push_number, push_seconds};
 
@@ -293,6 +294,23 @@ impl TemplateError {
     }
 }
 
+/// Checks the variables of a text: what the check of a config asks for.
+///
+/// # Errors
+/// The first fault, with its place in the text.
+pub fn check_variables(text: &str) -> Result<(), WrongVariable> {
+    let Err(error) = Template::parse(text) else { return Ok(()) };
+    let help = match &error {
+        TemplateError::Unknown { name, .. } => match drover_config::nearest(name, variable_names()) {
+            Some(near) => Some(format!("did you mean `${near}`?")),
+            None => Some("write `$$` for a dollar sign".to_owned()),
+        },
+        TemplateError::Unclosed { .. } => Some("write `${name}`".to_owned()),
+        TemplateError::Nameless { .. } => None,
+    };
+    Err(WrongVariable { message: error.to_string(), offset: error.offset(), length: error.length(), help })
+}
+
 impl Template {
     /// Compiles `text`: `$name` or `${name}` is a variable, `$$` a dollar sign.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
@@ -468,6 +486,14 @@ mod tests {
                 (message, offset, length)
             );
         }
+    }
+
+    #[test]
+    fn a_check_says_what_would_be_right() {
+        assert_eq!(check_variables("$pid"), Ok(()));
+        let wrong = check_variables("x $stauts").expect_err("no such variable");
+        assert_eq!((wrong.offset, wrong.length), (2, 7));
+        assert_eq!(wrong.help.as_deref(), Some("did you mean `$status`?"));
     }
 
     #[test]

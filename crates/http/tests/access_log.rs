@@ -11,7 +11,7 @@ use drover_http::config::{AccessLog, Http};
 fn logging(http: &mut Http, scratch: &Scratch, format: &str) {
     http.log_formats.insert("own".to_owned(), format.to_owned().into());
     http.access_log = AccessLog {
-        file: LogFile::Path(scratch.path().join("log")),
+        file: LogFile::Path(scratch.path().join("log")).into(),
         format: "own".to_owned().into(),
         buffer: bytes(0),
         flush: Duration::from_secs(1),

@@ -4,6 +4,8 @@
 //! exposes nothing that a caller could use to break memory safety. Where nix has a safe call that
 //! costs no more, drover uses nix and nothing stands here.
 
+mod address;
+pub mod datagram;
 pub mod epoll;
 pub mod fork;
 pub mod listen;

@@ -3,9 +3,11 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+
+use crate::address;
 
 /// Accepts one connection from `listener` as non-blocking and close-on-exec. The address is `None`
 /// for peers that have none (unix sockets).
@@ -29,32 +31,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAdd
     }
     // SAFETY: the kernel just gave this descriptor to us and nobody else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    Ok((socket, internet_address(&storage, length as usize)))
-}
-
-/// Reads an internet address out of what the kernel wrote: its first `length` bytes.
-fn internet_address(storage: &MaybeUninit<libc::sockaddr_storage>, length: usize) -> Option<SocketAddr> {
-    if length < size_of::<libc::sa_family_t>() {
-        return None;
-    }
-    // SAFETY: the family is within the first `length` bytes, which the kernel initialised.
-    let family = unsafe { *storage.as_ptr().cast::<libc::sa_family_t>() };
-    match i32::from(family) {
-        libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the kernel initialised a whole `sockaddr_in`; `storage` is aligned for it.
-            let address = unsafe { *storage.as_ptr().cast::<libc::sockaddr_in>() };
-            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-            Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(address.sin_port))))
-        }
-        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: the kernel initialised a whole `sockaddr_in6`; `storage` is aligned for it.
-            let address = unsafe { *storage.as_ptr().cast::<libc::sockaddr_in6>() };
-            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-            let port = u16::from_be(address.sin6_port);
-            Some(SocketAddr::V6(SocketAddrV6::new(ip, port, address.sin6_flowinfo, address.sin6_scope_id)))
-        }
-        _ => None,
-    }
+    Ok((socket, address::from_storage(&storage, length as usize)))
 }
 
 /// Sends `parts` in their order with one `sendmsg(2)`; `more` tells the kernel that further data

@@ -5,7 +5,7 @@
 //! mutex    the accept mutex, on a line of its own     8 words
 //! master   pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
 //! totals   counters of workers that have ended        [`BLOCK_WORDS`]
-//! blocks   one per worker process                     [`BLOCKS`] times [`BLOCK_WORDS`]
+//! blocks   one per worker, while it lives              [`BLOCKS`] times [`BLOCK_WORDS`]
 //! ```
 //!
 //! Every word has one writer: the process whose block it is, and the master for blocks that nobody has.
@@ -219,7 +219,7 @@ impl Drop for Scoreboard {
     }
 }
 
-/// The words of one worker process.
+/// The words of one worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     words: Rc<SharedWords>,

@@ -1,14 +1,15 @@
 //! Accepting: from a readable listener to a running connection.
 //!
 //! One connection is taken per wake-up, or with `multi_accept` as many as there are up to a bound.
-//! What each strategy adds stands in a file of its own: [`exclusive`] (re-adding), [`mutex`] (the
-//! lock), [`balanced`] (leaving connections to others), [`gate`] (whether listeners are in the backend
-//! this turn), [`reuseport`] (sockets that a reload makes surplus). Running out of descriptors or memory takes all listeners out for a while:
-//! never a spin.
+//! What each strategy adds stands in a file of its own: `exclusive` (re-adding), `mutex` (the lock),
+//! `balanced` (leaving connections to others), `gate` (whether listeners are in the backend this
+//! turn), `reuseport` (sockets that a reload makes surplus). Running out of descriptors or memory
+//! takes all listeners out for a while: never a spin.
 
 pub mod balanced;
 pub(crate) mod exclusive;
 pub(crate) mod gate;
+pub(crate) mod hope;
 pub mod mutex;
 pub(crate) mod reuseport;
 
@@ -20,15 +21,14 @@ use std::rc::Rc;
 
 use drover_sys::socket;
 use nix::errno::Errno;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use crate::backend::Mode;
-use crate::connection::{Asked, Holder, Idle, PeerAddress, Phase};
+use crate::connection::{Asked, Holder, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
-use crate::error::Error;
 use crate::event::{Direction, EventId, Flags};
-use crate::listener::{Hope, Listener, ListenerOptions, Service, Strategy};
+use crate::listener::{Behind, Service, Strategy};
 use crate::posted::QueueName;
 use crate::readiness;
 use crate::stats::{Counter, Gauge};
@@ -38,123 +38,6 @@ use crate::stream::Stream;
 const MULTI_ACCEPT_MOST: u32 = 64;
 /// The least time between two warnings about a shortage of slots.
 const SHORTAGE_LOG_MS: u64 = 1000;
-
-impl Core {
-    /// Adds a listening, non-blocking socket whose connections `service` handles.
-    ///
-    /// # Errors
-    /// When no slot is left, or the backend refuses the socket.
-    pub fn listen(
-        &self,
-        socket: OwnedFd,
-        options: ListenerOptions,
-        service: Rc<dyn Service>,
-    ) -> Result<(), Error> {
-        self.add_listener(socket, options, service, false)
-    }
-
-    /// Adds a socket that the config no longer has a place for, to be accepted from until
-    /// [`Core::release_surplus`]: what is queued on it must not be lost.
-    ///
-    /// # Errors
-    /// As [`Core::listen`].
-    pub fn listen_surplus(
-        &self,
-        socket: OwnedFd,
-        options: ListenerOptions,
-        service: Rc<dyn Service>,
-    ) -> Result<(), Error> {
-        self.add_listener(socket, options, service, true)
-    }
-
-    fn add_listener(
-        &self,
-        socket: OwnedFd,
-        options: ListenerOptions,
-        service: Rc<dyn Service>,
-        surplus: bool,
-    ) -> Result<(), Error> {
-        let state = &mut *self.state();
-        let what = || format!("the listener on {}", options.address);
-        let strategy = if surplus { Strategy::ReusePort } else { effective_strategy(self, state, &options) };
-        let connections = state.slots.capacity();
-        let slot = self
-            .lend(state, socket, Holder::Listener)
-            .map_err(|_| Error::NoSlot { what: what(), connections })?;
-        let number = state.listeners.len() as u32;
-        state.slots[slot].listener = number;
-        let event = &mut state.events[EventId::of_slot(slot, Direction::Read)];
-        event.handler = on_acceptable;
-        event.flags.set(Flags::ACCEPT | Flags::WAITING);
-        let address = options.address.clone();
-        state.listeners.push(Some(Listener {
-            slot,
-            options,
-            strategy,
-            service,
-            accepts: 0,
-            hope: Hope::default(),
-            surplus,
-        }));
-        if strategy == Strategy::Balanced {
-            self.stats().set(Gauge::Balancing, 1);
-        }
-        if strategy != Strategy::Mutex {
-            put_in(state, number).map_err(|source| Error::Watch { what: address, source })?;
-        }
-        Ok(())
-    }
-
-    /// Stops accepting and asks connections that wait for a further request to close. What is
-    /// queued on listeners is accepted first: a wake-up that this worker received may have been
-    /// the only one.
-    pub fn drain(&self) {
-        if std::mem::replace(&mut self.state().draining, true) {
-            return;
-        }
-        self.stats().set(Gauge::Balancing, 0);
-        let count = self.state().listeners.len() as u32;
-        (0..count).for_each(|listener| self.leave(listener));
-        let idle: Vec<u32> = {
-            let slots = &self.state().slots;
-            slots.idle_slots().filter(|&slot| slots[slot].idle == Some(Idle::Further)).collect()
-        };
-        for slot in idle {
-            self.ask(slot, Asked::Drain);
-        }
-    }
-
-    /// Takes a listener out of the backend, accepts what is queued and closes this worker's
-    /// descriptor of the socket.
-    pub(crate) fn leave(&self, listener: u32) {
-        let present = |state: &State| state.listeners[listener as usize].is_some();
-        if !present(&self.state()) {
-            return;
-        }
-        take_out(&mut self.state(), listener);
-        while self.state().slots.free() > 0 && matches!(accept_one(self, listener), Outcome::Accepted) {}
-        let state = &mut *self.state();
-        if let Some(listener) = state.listeners[listener as usize].take() {
-            debug!(address = listener.options.address, "listener left");
-            self.give_back(state, listener.slot);
-        }
-    }
-}
-
-/// What the configured strategy amounts to here, said once where it is something else.
-fn effective_strategy(core: &Core, state: &State, options: &ListenerOptions) -> Strategy {
-    let wanted = options.strategy;
-    let reason = match wanted {
-        Strategy::Shared | Strategy::ReusePort => return wanted,
-        _ if core.settings().workers == 1 => "one worker has nobody to share with",
-        Strategy::Mutex if !state.gate.has_mutex() => "there is no shared memory for the lock",
-        Strategy::Balanced if state.gate.balance.is_none() => "it does not know the other workers",
-        Strategy::Exclusive if !state.kind.exclusive => "the backend has no exclusive wake-ups",
-        Strategy::Exclusive | Strategy::Mutex | Strategy::Balanced => return wanted,
-    };
-    info!(address = options.address, "accept strategy {wanted} falls back to shared: {reason}");
-    Strategy::Shared
-}
 
 /// Puts a listener into the backend.
 pub(crate) fn put_in(state: &mut State, number: u32) -> io::Result<()> {
@@ -177,7 +60,7 @@ pub(crate) fn take_out(state: &mut State, number: u32) {
     state.queues.unlink(&mut state.events, event.index());
 }
 
-enum Outcome {
+pub(crate) enum Outcome {
     /// A connection was taken and has a slot, or was dropped for want of one.
     Accepted,
     /// This connection failed and others may not.
@@ -187,7 +70,7 @@ enum Outcome {
 }
 
 /// The handler of a listener's read event.
-fn on_acceptable(core: &Core, event: EventId) {
+pub(crate) fn on_acceptable(core: &Core, event: EventId) {
     let (listener, strategy) = {
         let state = &mut *core.state();
         if state.events[event].flags.take(Flags::TIMED_OUT) {
@@ -217,7 +100,7 @@ fn on_acceptable(core: &Core, event: EventId) {
 }
 
 /// Takes one connection from the listener's queue.
-fn accept_one(core: &Core, number: u32) -> Outcome {
+pub(crate) fn accept_one(core: &Core, number: u32) -> Outcome {
     let accepted = {
         let state = core.state();
         let listener = state.listeners[number as usize].as_ref();
@@ -270,7 +153,7 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     let peer = address.map_or(PeerAddress::Unix, PeerAddress::Internet);
     let mut state = core.state();
     let inner = &mut *state;
-    let Ok(slot) = core.lend(inner, socket, Holder::Peer) else {
+    let Some(slot) = core.lend(inner, Some(socket), Holder::Peer) else {
         core.stats().add(Counter::Dropped, 1);
         inner.gate.set_threshold(inner.slots.capacity(), 0);
         error!(
@@ -288,7 +171,11 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     listener.accepts = listener.accepts.wrapping_add(1);
     let hopeful = listener.options.deferred
         || (listener.options.client_first && !listener.surplus && listener.hope.worth_trying());
-    let service = Rc::clone(&listener.service);
+    let Behind::Streams(service) = &listener.behind else {
+        core.give_back(inner, slot);
+        return;
+    };
+    let service = Rc::clone(service);
     let connection_number = inner.next_number;
     inner.next_number += 1;
     let connection = &mut inner.slots[slot];

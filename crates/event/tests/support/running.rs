@@ -1,14 +1,14 @@
 //! A real worker on a thread of its own, for tests that play its peers.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use drover_event::{
-    BackendKind, Counter, Gauge, ListenerOptions, Notifier, Service, Settings, Shared, Stats, Strategy,
-    Worker,
+    BackendKind, Core, Counter, DatagramService, Gauge, ListenerOptions, Notifier, Service, Settings, Shared,
+    Stats, Strategy, Worker,
 };
 
 /// A worker that turns until this is dropped.
@@ -28,7 +28,7 @@ pub struct Counts {
 }
 
 impl Running {
-    /// Starts a worker with one listener.
+    /// Starts a worker with one listener for connections.
     pub fn start<S: Service + 'static>(
         backend: BackendKind,
         make: impl FnOnce() -> S + Send + 'static,
@@ -36,6 +36,30 @@ impl Running {
         let socket = TcpListener::bind("127.0.0.1:0").expect("listener");
         socket.set_nonblocking(true).expect("non-blocking");
         let address = socket.local_addr().expect("address");
+        Self::run(backend, address, move |core, options| {
+            core.listen(socket.into(), options, Rc::new(make())).expect("listening");
+        })
+    }
+
+    /// Starts a worker with one listener for datagrams.
+    pub fn start_datagrams<S: DatagramService + 'static>(
+        backend: BackendKind,
+        bind: &str,
+        make: impl FnOnce() -> S + Send + 'static,
+    ) -> Self {
+        let socket = UdpSocket::bind(bind).expect("socket");
+        socket.set_nonblocking(true).expect("non-blocking");
+        let address = socket.local_addr().expect("address");
+        Self::run(backend, address, move |core, options| {
+            core.listen_datagrams(socket.into(), options, Rc::new(make())).expect("listening");
+        })
+    }
+
+    fn run(
+        backend: BackendKind,
+        address: SocketAddr,
+        listen: impl FnOnce(&Core, ListenerOptions) + Send + 'static,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let (told, tell) = std::sync::mpsc::channel();
@@ -54,7 +78,7 @@ impl Running {
                 deferred: false,
                 client_first: false,
             };
-            worker.core().listen(socket.into(), options, Rc::new(make())).expect("listening");
+            listen(worker.core(), options);
             told.send(worker.core().notifier().clone()).expect("telling");
             while !stopped.load(Ordering::Acquire) {
                 worker.turn().expect("turn");

@@ -424,3 +424,18 @@ async fn close_lingering(on: &Conversation, work: &mut Work) -> Result<(), Strea
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F: Future>(_: fn(Conversation) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let size = size_of_future(serve);
+        assert!(size <= 160, "an idle connection's future has {size} bytes");
+    }
+}

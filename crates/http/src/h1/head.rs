@@ -9,7 +9,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::name::Name;
+use super::name::{Name, is_same};
 use super::rule::{Refusal, Rule};
 use super::target::{self, Form, Target};
 use super::{body, scan};
@@ -135,27 +135,71 @@ pub(crate) enum Status {
 
 /// Fields that are parsed without allocating; a higher `max_headers` takes memory for each head.
 const FIELDS_ON_STACK: usize = 128;
+/// Fields that a usual head has at most.
+const USUAL_FIELDS: usize = 16;
 
 impl Head {
     /// Reads the head that `input` begins with.
+    ///
+    /// The usual head is read the short way. That way takes a part of what the general way takes, with the same
+    /// result, and refuses nothing itself but by the checks that both share.
     #[inline]
     pub(crate) fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Status, Refusal> {
+        let window = &input[..input.len().min(limits.size)];
+        if let Some(line) = self.usual_line(window) {
+            let mut fields = [httparse::EMPTY_HEADER; USUAL_FIELDS];
+            let room = limits.max_headers.min(USUAL_FIELDS);
+            if let Ok(httparse::Status::Complete((length, fields))) =
+                httparse::parse_headers(&window[line..], &mut fields[..room])
+            {
+                self.fill_fields(&window[..line + length], fields, limits)?;
+                return Ok(Status::Complete(line + length));
+            }
+        }
+        self.parse_generally(window, limits)
+    }
+
+    /// The request line if it is the usual one: a common method, a path, a version that is served. Gives its
+    /// length with its end.
+    #[inline]
+    fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
+        let (method, length) = match bytes {
+            [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 3),
+            [b'H', b'E', b'A', b'D', b' ', b'/', ..] => (Method::Head, 4),
+            [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 4),
+            _ => return None,
+        };
+        let start = length + 1;
+        let end = start + bytes[start..].iter().position(|byte| *byte == b' ')?;
+        self.is_http11 = match bytes.get(end..end + 11)? {
+            b" HTTP/1.1\r\n" => true,
+            b" HTTP/1.0\r\n" => false,
+            _ => return None,
+        };
+        let target = Span { start: start as u32, end: end as u32 };
+        self.target = target::parse(bytes, target, method).ok()?;
+        self.method = method;
+        self.method_span = Span { start: 0, end: length as u32 };
+        Some(end + 11)
+    }
+
+    #[cold]
+    pub(super) fn parse_generally(&mut self, window: &[u8], limits: &Limits) -> Result<Status, Refusal> {
         if limits.max_headers <= FIELDS_ON_STACK {
             let mut fields = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
-            self.parse_into(input, limits, &mut fields[..limits.max_headers])
+            self.parse_into(window, limits, &mut fields[..limits.max_headers])
         } else {
             let mut fields = vec![MaybeUninit::uninit(); limits.max_headers];
-            self.parse_into(input, limits, &mut fields)
+            self.parse_into(window, limits, &mut fields)
         }
     }
 
     fn parse_into<'b>(
         &mut self,
-        input: &'b [u8],
+        window: &'b [u8],
         limits: &Limits,
         fields: &mut [MaybeUninit<httparse::Header<'b>>],
     ) -> Result<Status, Refusal> {
-        let window = &input[..input.len().min(limits.size)];
         let skipped = leading_empty_lines(window);
         let bytes = &window[skipped..];
         // `httparse` would pass over it as an empty line.
@@ -188,24 +232,32 @@ impl Head {
         self.method = Method::of(method);
         self.method_span = Span::within(head, method);
         self.is_http11 = request.version == Some(1);
+        self.target = target::parse(head, target, self.method)?;
+        ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
+        self.fill_fields(head, request.headers, limits)
+    }
+
+    /// The same for the fields, and what they say.
+    #[inline]
+    fn fill_fields(
+        &mut self,
+        head: &[u8],
+        fields: &[httparse::Header<'_>],
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
         self.host = None;
         self.framing = Framing::None;
         self.close = false;
         self.keep_alive = false;
         self.expects_continue = false;
         self.fields.clear();
-        self.target = target::parse(head, target, self.method)?;
-        ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
         let mut notes = Notes::default();
-        for field in request.headers.iter() {
+        for field in fields {
             let value = Span::within(head, field.value);
             ends_with_cr(head, value.end as usize)?;
             let id = Name::of(field.name.as_bytes());
             let name = Span::within(head, field.name.as_bytes());
-            if id == Name::Other
-                && !limits.keep_odd_names
-                && memchr::memchr2(b'_', b'.', name.of(head)).is_some()
-            {
+            if id == Name::Other && !limits.keep_odd_names && is_odd(field.name) {
                 continue;
             }
             self.note(head, id, value, &mut notes)?;
@@ -256,7 +308,19 @@ impl Head {
         Ok(())
     }
 
+    #[inline]
     fn note_connection(&mut self, value: &[u8]) {
+        if is_same(value, b"keep-alive") {
+            self.keep_alive = true;
+        } else if is_same(value, b"close") {
+            self.close = true;
+        } else {
+            self.note_connection_list(value);
+        }
+    }
+
+    #[cold]
+    fn note_connection_list(&mut self, value: &[u8]) {
         for option in value.split(|byte| *byte == b',') {
             let option = option.trim_ascii();
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -315,6 +379,12 @@ impl Head {
     pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {
         if self.target.plain { self.target.path.of(head) } else { &self.decoded_path }
     }
+}
+
+/// Whether a name has what some backends take for `-`.
+#[inline]
+fn is_odd(name: &str) -> bool {
+    name.bytes().fold(false, |odd, byte| odd | (byte == b'_') | (byte == b'.'))
 }
 
 /// What the fields said about the body, with the offsets of the values.

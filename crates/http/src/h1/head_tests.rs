@@ -10,6 +10,16 @@ const LIMITS: Limits = Limits { size: 256, max_headers: 6, keep_odd_names: false
 
 type Answer = Result<(Status, Head), Refusal>;
 
+/// The general way alone, which the short way must agree with.
+fn generally(bytes: &[u8]) -> Answer {
+    let mut head = Head::default();
+    let window = &bytes[..bytes.len().min(LIMITS.size)];
+    match head.parse_generally(window, &LIMITS)? {
+        Status::Partial => Ok((Status::Partial, Head::default())),
+        complete => Ok((complete, head)),
+    }
+}
+
 /// Shows the parser each of the ever longer beginnings that end at `ends`, until it is certain.
 fn feed(bytes: &[u8], ends: impl Iterator<Item = usize>) -> Answer {
     let mut head = Head::default();
@@ -29,6 +39,7 @@ fn whole(bytes: &[u8]) -> Answer {
 fn same_however_split(bytes: &[u8]) -> Answer {
     let answer = whole(bytes);
     let text = bytes.escape_ascii();
+    assert_eq!(generally(bytes), answer, "the general way: {text}");
     assert_eq!(feed(bytes, 0..=bytes.len()), answer, "byte by byte: {text}");
     for at in 0..bytes.len() {
         assert_eq!(feed(bytes, [at, bytes.len()].into_iter()), answer, "split at {at}: {text}");

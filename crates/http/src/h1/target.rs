@@ -123,29 +123,49 @@ fn other_form(head: &[u8], whole: Span, method: Method) -> Result<Target, Refusa
 
 /// A host with an optional port, and nothing else: no user, no path
 /// ([RFC 9110, 7.2](https://www.rfc-editor.org/rfc/rfc9110#section-7.2)).
-pub(crate) fn is_host(bytes: &[u8]) -> bool {
-    let (host, port) = split_port(bytes);
-    let well_formed = match host.strip_prefix(b"[") {
-        Some(rest) => match rest.strip_suffix(b"]") {
-            Some(inner) => {
-                !inner.is_empty()
-                    && inner.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
-            }
-            None => false,
-        },
-        None => host.iter().all(|byte| is_reg_name(*byte)),
-    };
-    well_formed && port.is_none_or(|port| port.len() <= 5 && port.iter().all(u8::is_ascii_digit))
-}
-
 #[inline]
-fn is_reg_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b'%') || is_sub_delim(byte)
+pub(crate) fn is_host(bytes: &[u8]) -> bool {
+    let name = bytes.iter().take_while(|byte| REG_NAME[usize::from(**byte)]).count();
+    match &bytes[name..] {
+        [] => true,
+        [b':', port @ ..] => is_port(port),
+        _ => is_bracketed(bytes),
+    }
 }
 
-fn is_sub_delim(byte: u8) -> bool {
-    b"!$&'()*+,;=".contains(&byte)
+fn is_port(port: &[u8]) -> bool {
+    port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
 }
+
+/// An IPv6 address in its brackets, with an optional port.
+#[cold]
+fn is_bracketed(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(b"[") else { return false };
+    let length =
+        rest.iter().take_while(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.')).count();
+    match &rest[length..] {
+        [b']'] => length > 0,
+        [b']', b':', port @ ..] => length > 0 && is_port(port),
+        _ => false,
+    }
+}
+
+/// The bytes of a name that is registered somewhere, or of an IPv4 address (RFC 3986, 3.2.2).
+static REG_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b".-_~%!$&'()*+,;=";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 fn has_port(bytes: &[u8]) -> bool {
     split_port(bytes).1.is_some_and(|port| !port.is_empty())

@@ -193,19 +193,26 @@ impl Work {
             return Some(Step::Flush);
         }
         match self.head.parse(&self.input[self.start..self.filled], &on.worker.plan.limits) {
-            Ok(Status::Complete(length)) => self.begin(on, length),
-            Ok(Status::Partial) => return Some(Step::Receive),
+            Ok(Status::Complete(length)) => {
+                self.begin(on, length);
+                None
+            }
+            Ok(Status::Partial) => Some(Step::Receive),
             Err(refusal) => {
-                on.requests += 1;
-                let plan = &on.worker.plan;
-                self.server = plan.listeners[on.listener].default_server;
-                self.location = usize::MAX;
-                self.head_length = self.filled - self.start;
-                self.request_length = self.head_length as u64;
-                self.refuse(on, refusal);
+                self.refuse_head(on, refusal);
+                None
             }
         }
-        None
+    }
+
+    #[cold]
+    fn refuse_head(&mut self, on: &mut Conversation, refusal: Refusal) {
+        on.requests += 1;
+        self.server = on.worker.plan.listeners[on.listener].default_server;
+        self.location = usize::MAX;
+        self.head_length = self.filled - self.start;
+        self.request_length = self.head_length as u64;
+        self.refuse(on, refusal);
     }
 
     /// A head is complete: finds who answers, and what becomes of the connection.

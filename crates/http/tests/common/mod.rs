@@ -44,7 +44,7 @@ pub fn serve_with(settings: Settings, change: impl FnOnce(&mut Http)) -> Server 
     socket.set_nonblocking(true).expect("sockets can be non-blocking");
     let listen = Listen::new(ListenAddress::Tcp(address));
     let server = ServerConfig {
-        listen: vec![listen.into()],
+        listen: vec![listen.into()].into(),
         server_names: Vec::new(),
         root: None,
         index: vec!["index.html".to_owned().into()],
@@ -60,7 +60,8 @@ pub fn serve_with(settings: Settings, change: impl FnOnce(&mut Http)) -> Server 
 fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver<Order>) {
     let plan = Plan::new(config).expect("the config is right");
     let settings = Settings { buffer_size: plan.buffer_size(), ..settings };
-    let shared = Shared { stats: Stats::private().expect("memory"), mutex: None, notifier: None };
+    let stats = Stats::private().expect("memory");
+    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
     let mut worker = Worker::new(settings, shared).expect("a worker can be made");
     let started = plan.start(worker.core()).expect("the plan can be started");
     let options = ListenerOptions {
