@@ -12,8 +12,9 @@ SHELL := /bin/bash
 BENCH ?=
 SECONDS_EACH ?= 30
 
+# An optimised build takes a minute or two the first time; cargo shows how far it is.
 run:
-	@cargo build --quiet --release -p drover-daemon
+	@cargo build --release -p drover-daemon
 	@exec target/release/drover run -c config/drover.toml
 
 # The tests start the real binary: it is built before they are. The last line adds up all results.
