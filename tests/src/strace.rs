@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -55,7 +56,7 @@ impl Strace {
         let strace = packages::tool_or_skip("strace", "strace")?;
         let (output, errors) = (directory.join("strace.txt"), directory.join("strace.errors"));
         let child = Command::new(strace)
-            .args(["-f", "-s", "64", "-e", "signal=none", "-e", &format!("trace={calls}")])
+            .args(["-s", "64", "-e", "signal=none", "-e", &format!("trace={calls}")])
             .args(["-p", &pid.to_string(), "-o"])
             .arg(&output)
             .stdin(Stdio::null())
@@ -91,9 +92,19 @@ impl Strace {
 impl Drop for Strace {
     fn drop(&mut self) {
         process::send(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
-        let _ = self.child.wait();
+        let deadline = Instant::now() + DETACH_LIMIT;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > deadline {
+                // It cannot detach from a process that does not stop; its end detaches it.
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
+
+/// How long strace may take to let a process go.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Takes strace's output apart; lines that are no complete call are left out.
 pub fn parse(text: &str) -> Vec<Call> {
@@ -146,9 +157,13 @@ mod tests {
     #[test]
     fn follows_a_process() {
         let directory = Directory::new();
-        let mut child =
-            Command::new("sh").args(["-c", "while :; do sleep 0.05; done"]).spawn().expect("sh starts");
-        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "wait4") {
+        // A shell's own loop: it never forks, as no worker does.
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do cd /; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sh starts");
+        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "chdir") {
             eventually("calls are seen", || (strace.calls().len() > 2).then_some(()));
         }
         child.kill().expect("the child is ours");
