@@ -126,7 +126,7 @@ fn row(worker: &WorkerView, now: Now) -> String {
     format!(
         "{:>6} {:>8} {:>4} {:<8} {:>8} {:>7} {:>7} {:>11} {:>12}\n",
         worker.number,
-        worker.pid,
+        if worker.state == WorkerState::Waiting { "-".to_owned() } else { worker.pid.to_string() },
         worker.generation,
         worker.state.name(),
         duration(now.unix_ms.saturating_sub(worker.started_ms)),
@@ -188,7 +188,7 @@ fn worker_json(worker: &WorkerView) -> Value {
         counters.chain(gauges).map(|(name, value)| (name.to_owned(), value.into())).collect();
     let identity = [
         ("worker", json!(worker.number)),
-        ("pid", json!(worker.pid.as_raw())),
+        ("pid", json!((worker.state != WorkerState::Waiting).then_some(worker.pid.as_raw()))),
         ("generation", json!(worker.generation)),
         ("state", json!(worker.state.name())),
         ("started_ms", json!(worker.started_ms)),
