@@ -5,7 +5,7 @@
 //! puts it in the old one's place. A line that cannot be written (a full disk, a pipe nobody reads) is
 //! lost and counted, never waited for by a retry. Lines are text or JSON objects, see [`crate::log_line`].
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -136,14 +136,19 @@ pub(crate) fn set_process(name: &str) {
 
 /// Opens `path` for appending, making it where missing, and gives it to `owner`.
 ///
+/// Only a plain file with one name is given away: whoever may write to the directory could put a link there,
+/// and must not get the file that it leads to.
+///
 /// # Errors
 /// What the system reports, with the path.
 pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let file = File::options().append(true).create(true).mode(0o640).open(path).map_err(named)?;
     if let Some((uid, gid)) = owner {
-        let metadata = file.metadata().map_err(named)?;
-        if metadata.is_file() && metadata.uid() != uid.as_raw() {
+        let (opened, named_so) =
+            (file.metadata().map_err(named)?, fs::symlink_metadata(path).map_err(named)?);
+        let plain = opened.is_file() && opened.nlink() == 1 && opened.ino() == named_so.ino();
+        if plain && opened.uid() != uid.as_raw() {
             fchown(&file, Some(uid), Some(gid)).map_err(|error| named(error.into()))?;
         }
     }
@@ -215,4 +220,29 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the tests may not give files away there is nothing to see.
+    #[test]
+    fn a_link_is_written_to_and_its_target_not_given_away() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("drover-log-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("directory");
+        let (target, link, plain) =
+            (directory.join("target"), directory.join("link"), directory.join("plain"));
+        fs::write(&target, "precious").expect("file");
+        std::os::unix::fs::symlink(&target, &link).expect("link");
+        let owner = Some((Uid::from_raw(65_534), Gid::from_raw(65_534)));
+        open_for_append(&link, owner).expect("opened");
+        open_for_append(&plain, owner).expect("opened");
+        assert_eq!(fs::metadata(&target).expect("there").uid(), 0);
+        assert_eq!(fs::metadata(&plain).expect("there").uid(), 65_534);
+        fs::remove_dir_all(directory).expect("removed");
+    }
 }

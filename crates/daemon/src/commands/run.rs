@@ -139,10 +139,12 @@ fn alone(
     mut launcher: Launcher,
     pid_file: Option<PidFile>,
 ) -> ExitCode {
-    let slots = *first.config.events.worker_connections;
-    let (Some(block), Some(plans)) = (board.lend(1, 0, slots), first.plans.clone()) else {
+    let seated = first.seat_workers(&board);
+    let (Ok(()), Some(plans), Some(seat)) = (seated, first.plans.clone(), first.seats.first()) else {
         return ExitCode::FAILURE;
     };
+    let block = seat.block.clone();
+    block.begin();
     first.sockets.commit();
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);
@@ -156,6 +158,7 @@ fn alone(
         sockets: first.sockets.for_worker(0, 1),
         strategies: Rc::clone(&first.strategies),
         block,
+        seats: Rc::clone(&first.seats),
         mutex: board.accept_mutex(Pid::this()),
         channel: None,
         complaint: None,
