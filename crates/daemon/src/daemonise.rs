@@ -64,9 +64,9 @@ impl Launcher {
         }
     }
 
-    /// The daemon will end. Whoever logs to a file still wants to see why.
-    pub(crate) fn failed(&mut self, message: &str) {
-        if !matches!(self, Self::Told) {
+    /// The daemon will end. Where the log is a file, whoever started it still wants to see why.
+    pub(crate) fn failed(&mut self, message: Option<&str>) {
+        if let (Some(message), false) = (message, matches!(self, Self::Told)) {
             eprintln!("drover: {message}");
         }
         *self = Self::Told;

@@ -66,6 +66,22 @@ struct Sink {
     lost: u64,
 }
 
+impl Sink {
+    /// Says how many lines could not be written before this was possible again.
+    fn confess(&mut self) {
+        let Self { settings, process, lost, .. } = &*self;
+        let line = log_line::plain(
+            settings.format,
+            process,
+            Level::WARN,
+            &format!("{lost} lines of the log were lost"),
+        );
+        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
+            self.lost = 0;
+        }
+    }
+}
+
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
 /// The level in force, 1 (error) to 5 (trace): looked at for events whose call site is not decided yet.
 static LEVEL: AtomicU8 = AtomicU8::new(3);
@@ -184,8 +200,10 @@ impl Subscriber for Lines {
         let Some(sink) = sink.as_mut() else { return };
         let line = log_line::render(sink.settings.format, &sink.process, event);
         // One write a line, so that lines of several processes never mix.
-        if nix::unistd::write(&sink.descriptor, line.as_bytes()).is_err() {
-            sink.lost += 1;
+        match nix::unistd::write(&sink.descriptor, line.as_bytes()) {
+            Err(_) => sink.lost += 1,
+            Ok(_) if sink.lost > 0 => sink.confess(),
+            Ok(_) => {}
         }
     }
 

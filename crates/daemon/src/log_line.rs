@@ -8,8 +8,8 @@ use std::fmt::{self, Write as _};
 use std::process;
 
 use jiff::ZonedDateTime;
-use tracing::Event;
 use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,23 @@ pub(crate) enum Format {
     Json,
 }
 
+/// A line that is no event's, with its line feed. The message has nothing to escape.
+pub(crate) fn plain(format: Format, process: &str, level: Level, message: &str) -> String {
+    let fields = Fields { format, message: message.to_owned(), rest: String::new() };
+    assemble(&fields, &now(), level.as_str(), process, module_path!())
+}
+
 /// The line of `event`, with its line feed.
 pub(crate) fn render(format: Format, process: &str, event: &Event<'_>) -> String {
     let mut fields = Fields { format, message: String::new(), rest: String::new() };
     event.record(&mut fields);
     let metadata = event.metadata();
-    let time = ZonedDateTime::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
-    assemble(&fields, &time, metadata.level().as_str(), process, metadata.target())
+    assemble(&fields, &now(), metadata.level().as_str(), process, metadata.target())
+}
+
+/// Local time with its offset, to the millisecond.
+fn now() -> String {
+    ZonedDateTime::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
 }
 
 fn assemble(fields: &Fields, time: &str, level: &str, process: &str, target: &str) -> String {

@@ -7,6 +7,7 @@
 mod budget;
 mod cli;
 mod commands;
+mod complaint;
 mod config;
 mod daemonise;
 mod generation;

@@ -30,7 +30,7 @@ use crate::pidfile::PidFile;
 use crate::reload::Reload;
 use crate::respawn::Backoff;
 use crate::scoreboard::{MasterState, Scoreboard};
-use crate::signals::{Received, Signals};
+use crate::signals::{Received, Sender, Signals};
 use crate::systemd::Notifier;
 use crate::worker::{self, Start};
 use crate::workers::{Stage, Workers};
@@ -196,7 +196,7 @@ impl Master {
             }
             Signal::SIGWINCH => {
                 // Terminals send this one with every change of size, and mean nothing by it.
-                if received.sender.is_none() {
+                if received.sender == Sender::Kernel {
                     return;
                 }
                 info!("{received}: the workers stop gracefully, the master stays");

@@ -12,10 +12,11 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use drover_config::Style;
+use drover_config::{LogFile, Style};
 use tracing::{error, info, warn};
 
 use crate::budget::Budget;
+use crate::complaint::Complaints;
 use crate::config::{Config, System};
 use crate::generation::Generation;
 use crate::log;
@@ -38,6 +39,8 @@ pub(crate) enum Reload {
         candidate: Box<Generation>,
         /// When it is given up.
         deadline: Instant,
+        /// What its workers complain about.
+        complaints: Complaints,
     },
     /// The new generation serves and also accepts from sockets that are on their way out.
     Releasing {
@@ -58,14 +61,6 @@ impl Reload {
 }
 
 impl Master {
-    /// The number of the generation that is starting.
-    pub(super) fn candidate(&self) -> Option<u64> {
-        match &self.reload {
-            Some(Reload::Starting { candidate, .. }) => Some(candidate.number),
-            _ => None,
-        }
-    }
-
     /// Does what the reload under way is waiting for, or begins the one that is wanted.
     pub(super) fn advance_reload(&mut self) -> Split {
         self.finish_step();
@@ -81,7 +76,7 @@ impl Master {
     fn finish_step(&mut self) {
         let now = Instant::now();
         match &mut self.reload {
-            Some(Reload::Starting { candidate, deadline }) => {
+            Some(Reload::Starting { candidate, deadline, .. }) => {
                 if self.workers.serving(candidate.number) == candidate.workers as usize {
                     self.commit();
                 } else if *deadline <= now {
@@ -161,14 +156,22 @@ impl Master {
         if candidate.number > 1 {
             self.board.set_state(MasterState::Reloading);
         }
+        let complaints = match Complaints::new() {
+            Ok(complaints) => complaints,
+            Err(failure) => {
+                candidate.sockets.abandon();
+                self.refuse(&format!("cannot start workers: {failure}"));
+                return Split::Continue(());
+            }
+        };
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut started = Ok(());
         for number in 0..candidate.workers {
             if started.is_ok() {
-                started = self.spawn(Some(&candidate), number)?;
+                started = self.spawn(Some((&candidate, &complaints)), number)?;
             }
         }
-        self.reload = Some(Reload::Starting { candidate: Box::new(candidate), deadline });
+        self.reload = Some(Reload::Starting { candidate: Box::new(candidate), deadline, complaints });
         if let Err(reason) = started {
             self.refuse(&reason);
         }
@@ -237,7 +240,8 @@ impl Master {
         log_lines(message, |line| error!("{line}"));
         if self.generation.number == 0 {
             error!("drover cannot start");
-            self.launcher.failed(message);
+            let logged = *self.generation.config.log.file == LogFile::Stderr;
+            self.launcher.failed(if logged { None } else { Some(message) });
             self.begin_stop(Stopping::Failed);
             return;
         }

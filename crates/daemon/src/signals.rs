@@ -64,16 +64,28 @@ pub(crate) fn worker_wait_mask() -> SigSet {
 pub(crate) struct Received {
     /// Which.
     pub(crate) signal: Signal,
-    /// The process that sent it; the kernel itself (a terminal, for one) has none.
-    pub(crate) sender: Option<Pid>,
+    /// Where it came from.
+    pub(crate) sender: Sender,
+}
+
+/// Where a signal came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The kernel itself: a terminal, a timer, a child that ended.
+    Kernel,
+    /// A process.
+    Process(Pid),
+    /// A process that this one cannot see, such as the host's of a container.
+    Outside,
 }
 
 impl fmt::Display for Received {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { signal, sender } = self;
         match sender {
-            None => write!(formatter, "{signal} from the kernel"),
-            Some(pid) => match command_of(*pid) {
+            Sender::Kernel => write!(formatter, "{signal} from the kernel"),
+            Sender::Outside => write!(formatter, "{signal} from outside of this pid namespace"),
+            Sender::Process(pid) => match command_of(*pid) {
                 Some(command) => write!(formatter, "{signal} from process {pid} ({command})"),
                 None => write!(formatter, "{signal} from process {pid}"),
             },
@@ -104,9 +116,12 @@ impl Signals {
             let Some(info) = self.0.read_signal()? else { return Ok(None) };
             // Real-time signals mean nothing here, and nix has no names for them.
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else { continue };
-            // Positive codes come from the kernel; SIGCHLD names the child in the same field.
-            let sender =
-                (info.ssi_code <= 0 && info.ssi_pid != 0).then(|| Pid::from_raw(info.ssi_pid as i32));
+            // SIGCHLD names the child in the field of the sender, but has a code of the kernel's.
+            let sender = match info.ssi_pid {
+                _ if info.ssi_code > 0 => Sender::Kernel,
+                0 => Sender::Outside,
+                pid => Sender::Process(Pid::from_raw(pid as i32)),
+            };
             return Ok(Some(Received { signal, sender }));
         }
     }
@@ -173,7 +188,7 @@ mod tests {
         let signals = Signals::new().expect("signalfd");
         nix::sys::signal::raise(Signal::SIGHUP).expect("sent");
         let received = signals.next().expect("read").expect("pending");
-        assert_eq!(received, Received { signal: Signal::SIGHUP, sender: Some(Pid::this()) });
+        assert_eq!(received, Received { signal: Signal::SIGHUP, sender: Sender::Process(Pid::this()) });
         assert!(received.to_string().contains("SIGHUP from process"), "{received}");
         assert_eq!(signals.next().expect("read"), None);
     }

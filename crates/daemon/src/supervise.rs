@@ -9,8 +9,10 @@ use drover_sys::fork::{Fork, fork, reap};
 use nix::unistd::Pid;
 use tracing::{debug, error, info, warn};
 
+use crate::complaint::Complaints;
 use crate::generation::Generation;
 use crate::master::{Master, Split};
+use crate::reload::Reload;
 use crate::scoreboard::Exit;
 use crate::worker::Start;
 use crate::workers::{self, Process, Stage};
@@ -57,9 +59,12 @@ impl Master {
             true if status.success() => warn!("{who} {how} after {life:.1?}, unasked"),
             true => error!("{who} {how} after {life:.1?}; it was {doing}"),
         }
-        if self.candidate() == Some(generation) {
+        if let Some(Reload::Starting { candidate, complaints, .. }) = &self.reload
+            && candidate.number == generation
+        {
             let before = if stage == Stage::Starting { "before" } else { "right after" };
-            self.refuse(&format!("worker {number} {how} {before} it was ready; the log has the reason"));
+            let reason = complaints.first().unwrap_or_else(|| "the log has more".to_owned());
+            self.refuse(&format!("worker {number} {how} {before} it was ready: {reason}"));
         } else if generation == self.generation.number {
             let backoff = self.backoff.entry(number).or_default();
             let delay = if status.success() { Duration::ZERO } else { backoff.ended(life) };
@@ -88,10 +93,10 @@ impl Master {
     /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.
     pub(super) fn spawn(
         &mut self,
-        candidate: Option<&Generation>,
+        candidate: Option<(&Generation, &Complaints)>,
         number: u32,
     ) -> ControlFlow<Box<Start>, Result<(), String>> {
-        let generation = candidate.unwrap_or(&self.generation);
+        let generation = candidate.map_or(&self.generation, |(generation, _)| generation);
         let Some(plans) = generation.plans.clone() else {
             return ControlFlow::Continue(Err("the empty generation has no workers".to_owned()));
         };
@@ -133,6 +138,7 @@ impl Master {
                     block,
                     mutex: self.board.accept_mutex(Pid::this()),
                     channel: Some(theirs),
+                    complaint: candidate.and_then(|(_, complaints)| complaints.for_worker().ok()),
                     title: self.title.take(),
                 };
                 ControlFlow::Break(Box::new(start))

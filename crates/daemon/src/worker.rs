@@ -22,6 +22,7 @@ use nix::unistd::Pid;
 use thiserror::Error;
 use tracing::{debug, error, info, warn};
 
+use crate::complaint::Complaint;
 use crate::config::{Affinity, Config};
 use crate::generation::address_of;
 use crate::log;
@@ -56,6 +57,8 @@ pub(crate) struct Start {
     pub(crate) mutex: AcceptMutex,
     /// Its end of the channel; a process without a master has none.
     pub(crate) channel: Option<ChannelEnd>,
+    /// Where to say why it could not start, while somebody waits for that.
+    pub(crate) complaint: Option<Complaint>,
     /// By which it names itself.
     pub(crate) title: Option<Title>,
 }
@@ -86,8 +89,23 @@ pub(crate) enum WorkerError {
 }
 
 /// Runs a worker to its end.
-pub(crate) fn run(start: Start) -> ExitCode {
-    match serve(start) {
+pub(crate) fn run(mut start: Start) -> ExitCode {
+    log::set_process(&format!("worker {}", start.number));
+    start.block.set_pid(Pid::this());
+    let complaint = start.complaint.take();
+    let ended = match set_up(start) {
+        Ok((worker, shift)) => {
+            drop(complaint);
+            shift.work(worker)
+        }
+        Err(error) => {
+            if let Some(complaint) = complaint {
+                complaint.tell(&error.to_string());
+            }
+            Err(error)
+        }
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
@@ -96,10 +114,8 @@ pub(crate) fn run(start: Start) -> ExitCode {
     }
 }
 
-fn serve(mut start: Start) -> Result<(), WorkerError> {
-    let process = format!("worker {}", start.number);
-    log::set_process(&process);
-    start.block.set_pid(Pid::this());
+/// Everything up to the first turn, in its order.
+fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     let attribute = |what| move |source| WorkerError::Attribute { what, source };
     set_title(&mut start);
     set_attributes(&start)?;
@@ -107,7 +123,7 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         identity.assume()?;
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
-    let mut worker = Worker::new(engine_settings(&start), shared(&start))?;
+    let worker = Worker::new(engine_settings(&start), shared(&start))?;
     let services = start.plans.start(worker.core())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
@@ -117,15 +133,7 @@ fn serve(mut start: Start) -> Result<(), WorkerError> {
         report(channel, Report::Ready);
         worker.core().spawn(obey(Rc::clone(channel), Rc::clone(&orders)));
     }
-    let shift = Shift { start, services, orders, channel, flags };
-    while !shift.is_over(worker.core()) {
-        worker.turn()?;
-        shift.carry_out(worker.core());
-    }
-    debug!("ends with {} connections open", worker.core().open_connections());
-    drop(worker);
-    shift.services.finish();
-    Ok(())
+    Ok((worker, Shift { start, services, orders, channel, flags }))
 }
 
 fn set_title(start: &mut Start) {
@@ -281,6 +289,18 @@ struct Shift {
 }
 
 impl Shift {
+    /// Turns until it is over.
+    fn work(self, mut worker: Worker) -> Result<(), WorkerError> {
+        while !self.is_over(worker.core()) {
+            worker.turn()?;
+            self.carry_out(worker.core());
+        }
+        debug!("ends with {} connections open", worker.core().open_connections());
+        drop(worker);
+        self.services.finish();
+        Ok(())
+    }
+
     fn is_over(&self, core: &Core) -> bool {
         let Orders { stop, overdue, .. } = &*self.orders;
         stop.get() || (core.is_draining() && (overdue.get() || core.open_connections() == 0))

@@ -1,7 +1,7 @@
 //! The alarm behind `timer_resolution`: a periodic timer that ends the wait.
 //!
-//! It spares a worker that turns very often the reading of the clock in every turn, at the price of
-//! timers that are late by up to the resolution.
+//! Handlers see a clock that moves once in this period, and no wait has a limit of its own, at the
+//! price of timers that are late by up to the resolution.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -96,8 +96,11 @@ impl Clock {
     pub(crate) fn wall(&self) -> Ref<'_, WallClock> {
         if self.wall_turn.get() != self.turn.get() {
             self.wall_turn.set(self.turn.get());
-            if let Ok(time) = clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {
-                self.wall.borrow_mut().update(time.tv_sec(), time.tv_nsec() as u32 / 1_000_000);
+            // Whoever still looks at the last turn's time keeps it, and so does everybody else.
+            if let (Ok(time), Ok(mut wall)) =
+                (clock_gettime(ClockId::CLOCK_REALTIME_COARSE), self.wall.try_borrow_mut())
+            {
+                wall.update(time.tv_sec(), time.tv_nsec() as u32 / 1_000_000);
             }
         }
         self.wall.borrow()

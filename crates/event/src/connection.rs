@@ -155,8 +155,6 @@ pub(crate) struct Connection {
     pub(crate) asked: Option<Asked>,
     /// The first receive was tried on the listener's hope that data is there already.
     pub(crate) hopeful: bool,
-    /// The task to resume when an event of this slot is ready.
-    pub(crate) task: u32,
     /// Which of the worker's listeners: the one this is, or the one that accepted it.
     pub(crate) listener: u32,
     /// Free list or reusable list.
@@ -179,7 +177,6 @@ impl Connection {
             idle: None,
             asked: None,
             hopeful: false,
-            task: NONE,
             listener: NONE,
             next: NONE,
             previous: NONE,
@@ -262,7 +259,6 @@ impl Slots {
         debug_assert!(connection.holder != Holder::Free, "slot {slot} is given back twice");
         let socket = connection.socket.take();
         connection.holder = Holder::Free;
-        connection.task = NONE;
         connection.next = free;
         self.free = slot;
         self.lent -= 1;

@@ -19,7 +19,7 @@ use crate::backend::{Backend, BackendKind, Kind};
 use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::{Clock, Millis, WallClock};
-use crate::connection::Slots;
+use crate::connection::{NONE, Slots};
 use crate::datagram::{Outgoing, Sessions};
 use crate::debug::DebugConnection;
 use crate::event::{EventId, Events, Flags};
@@ -113,6 +113,10 @@ pub(crate) struct State {
     /// Connections with peers that are open.
     pub(crate) open: u32,
     pub(crate) draining: bool,
+    /// Idle connections are being asked to close.
+    pub(crate) reclaiming: bool,
+    /// Timers are expiring: one that is set now is due in a later turn.
+    pub(crate) expiring: bool,
     /// Bytes moved since the running task was resumed.
     pub(crate) moved: usize,
     /// The number that the next connection gets.
@@ -165,6 +169,8 @@ impl Core {
             sessions: Sessions::default(),
             open: 0,
             draining: false,
+            reclaiming: false,
+            expiring: false,
             moved: 0,
             next_number: 1,
             shortage_logged: None,
@@ -251,7 +257,8 @@ impl Core {
     /// Sets the timer of `event` to `delay` from now; moves it if it is set already, unless it
     /// would move by less than 300 ms.
     pub(crate) fn set_timer(&self, state: &mut State, event: EventId, delay: Duration) {
-        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX).min(MAX_DELAY_MS);
+        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
+        let delay_ms = delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS);
         let key = self.now().key_after(delay_ms);
         let index = event.index();
         let node = state.events.node(index);
@@ -295,5 +302,6 @@ impl State {
         queues.unlink(events, event.index());
         events[event].flags = Flags::default();
         events[event].handler = crate::event::ignore;
+        events[event].task = NONE;
     }
 }

@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -90,14 +91,7 @@ pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// The handler of a datagram listener's read event.
 pub(crate) fn on_readable(core: &Core, event: EventId) {
-    let listener = {
-        let state = &mut *core.state();
-        if state.events[event].flags.take(Flags::TIMED_OUT) {
-            crate::accept::gate::resume_accepting(state);
-            return;
-        }
-        state.slots[event.row()].listener
-    };
+    let listener = core.state().slots[event.row()].listener;
     let mut incoming = core.inner().outgoing.borrow().incoming.take();
     let batch = incoming.get_or_insert_with(|| ReceiveBatch::new(BATCH, LARGEST));
     for _ in 0..BATCHES {
@@ -197,9 +191,14 @@ fn start(core: &Core, slot: u32, service: &dyn DatagramService) {
         (state.slots[slot].number, state.gate.is_held())
     };
     let task = core.reserve_task(number, false);
-    core.state().slots[slot].task = task;
     let session = Session { core: core.clone(), slot };
-    core.install_task(task, service.session(session));
+    let future = catch_unwind(AssertUnwindSafe(|| service.session(session)));
+    let future = future.unwrap_or_else(|_| {
+        core.stats().add(Counter::TaskPanics, 1);
+        error!(connection = number, "the service panicked on a new session, which ends");
+        Box::pin(async {})
+    });
+    core.install_task(task, future);
     if posting {
         core.post(&mut core.state(), EventId::of_task(task), QueueName::Posted);
     } else {
@@ -297,7 +296,7 @@ impl Session {
                 return Poll::Ready(Ok(()));
             }
             state.events[event].flags.set(Flags::WAITING);
-            state.slots[self.slot].task = state.tasks.running();
+            state.events[event].task = state.tasks.running();
             self.core.inner().armed.set(true);
             Poll::Pending
         })

@@ -9,6 +9,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::connection::NONE;
 use crate::core::Core;
 use crate::posted::{Link, Links};
 use crate::timer::{Node, Nodes};
@@ -113,6 +114,8 @@ pub(crate) struct Event {
     pub(crate) handler: Handler,
     pub(crate) timer: Node,
     pub(crate) link: Link,
+    /// The task to resume when this event is ready.
+    pub(crate) task: u32,
     pub(crate) flags: Flags,
 }
 
@@ -121,7 +124,13 @@ pub(crate) fn ignore(_: &Core, _: EventId) {}
 
 impl Default for Event {
     fn default() -> Self {
-        Self { handler: ignore, timer: Node::default(), link: Link::default(), flags: Flags::default() }
+        Self {
+            handler: ignore,
+            timer: Node::default(),
+            link: Link::default(),
+            task: NONE,
+            flags: Flags::default(),
+        }
     }
 }
 

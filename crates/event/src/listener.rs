@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::event::{Direction, EventId, Flags};
 use crate::stats::Gauge;
 use crate::stream::Stream;
+use crate::token::Token;
 
 /// Who gets a new connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -117,6 +118,9 @@ pub(crate) struct Listener {
     pub(crate) surplus: bool,
 }
 
+/// How many connections in a row may fail before a listener that leaves gives its queue up.
+const FAILURES_MOST: u32 = 64;
+
 impl Listener {
     fn has_streams(&self) -> bool {
         matches!(self.behind, Behind::Streams(_))
@@ -175,7 +179,8 @@ impl Core {
         behind: Behind,
         surplus: bool,
     ) -> Result<(), Error> {
-        let state = &mut *self.state();
+        let mut guard = self.state();
+        let state = &mut *guard;
         let what = || format!("the listener on {}", options.address);
         let datagrams = matches!(behind, Behind::Datagrams(..));
         let strategy =
@@ -199,11 +204,17 @@ impl Core {
             hope: Hope::default(),
             surplus,
         }));
+        if state.gate.admits(strategy)
+            && let Err(source) = put_in(state, number)
+        {
+            let refused = state.listeners.pop();
+            self.give_back(state, slot);
+            drop(guard);
+            drop(refused);
+            return Err(Error::Watch { what: address, source });
+        }
         if strategy == Strategy::Balanced {
             self.stats().set(Gauge::Balancing, 1);
-        }
-        if strategy != Strategy::Mutex {
-            put_in(state, number).map_err(|source| Error::Watch { what: address, source })?;
         }
         Ok(())
     }
@@ -218,12 +229,19 @@ impl Core {
         self.stats().set(Gauge::Balancing, 0);
         let count = self.state().listeners.len() as u32;
         (0..count).for_each(|listener| self.leave(listener));
-        let idle: Vec<u32> = {
+        let idle: Vec<Token> = {
             let slots = &self.state().slots;
-            slots.idle_slots().filter(|&slot| slots[slot].idle == Some(Idle::Further)).collect()
+            slots.idle_slots().map(|slot| slots.token(slot)).collect()
         };
-        for slot in idle {
-            self.ask(slot, Asked::Drain);
+        for token in idle {
+            // Those that were asked before this one may have closed it, or changed what it waits for.
+            let waits = {
+                let slots = &self.state().slots;
+                slots.resolve(token).is_some_and(|slot| slots[slot].idle == Some(Idle::Further))
+            };
+            if waits {
+                self.ask(token.index(), Asked::Drain);
+            }
         }
     }
 
@@ -235,15 +253,36 @@ impl Core {
             return;
         }
         take_out(&mut self.state(), listener);
-        let streams = self.state().listeners[listener as usize].as_ref().is_some_and(Listener::has_streams);
-        while streams
-            && self.state().slots.free() > 0
-            && matches!(accept_one(self, listener), Outcome::Accepted)
-        {}
-        let state = &mut *self.state();
-        if let Some(listener) = state.listeners[listener as usize].take() {
-            debug!(address = listener.options.address, "listener left");
-            self.give_back(state, listener.slot);
+        if self.state().listeners[listener as usize].as_ref().is_some_and(Listener::has_streams) {
+            self.empty_queue(listener);
+        }
+        let left = {
+            let state = &mut *self.state();
+            let left = state.listeners[listener as usize].take();
+            if let Some(listener) = &left {
+                debug!(address = listener.options.address, "listener left");
+                self.give_back(state, listener.slot);
+            }
+            left
+        };
+        // The last reference to a service may own streams, which close themselves.
+        drop(left);
+    }
+
+    /// Accepts what is queued on a listener, as long as there are slots or idle connections to make
+    /// room. A connection that failed hides those behind it no more than the kernel says.
+    fn empty_queue(&self, listener: u32) {
+        let mut failures = 0;
+        while failures < FAILURES_MOST {
+            let full = {
+                let slots = &self.state().slots;
+                slots.free() == 0 && slots.reusable() == 0
+            };
+            match if full { Outcome::Ended } else { accept_one(self, listener) } {
+                Outcome::Accepted => failures = 0,
+                Outcome::Failed => failures += 1,
+                Outcome::Ended => return,
+            }
         }
     }
 }

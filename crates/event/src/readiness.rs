@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use tracing::{debug, error};
 
-use crate::accept::balanced;
 use crate::backend::{Mode, Registration, Report};
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
@@ -55,13 +54,17 @@ impl Core {
         self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
-    /// Asks the task of an idle slot to close it, now.
+    /// Asks the task of an idle slot to close it, now; while the mutex is held, once it is released.
     pub(crate) fn ask(&self, slot: u32, asked: Asked) {
         let task = {
             let state = &mut *self.state();
             state.slots[slot].asked = Some(asked);
             state.slots.set_idle(slot, None);
-            state.slots[slot].task
+            let task = state.events[EventId::of_slot(slot, Direction::Read)].task;
+            if state.gate.is_held() && task != NONE {
+                return self.post(state, EventId::of_task(task), QueueName::Posted);
+            }
+            task
         };
         if task != NONE {
             self.resume(task);
@@ -135,7 +138,6 @@ impl Core {
         if !self.state().kind.edge {
             notifier.reset();
         }
-        balanced::answer(self, &mut self.state());
         notifier.take_woken().into_iter().for_each(|token| self.wake(token));
     }
 }

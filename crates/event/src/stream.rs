@@ -393,7 +393,7 @@ impl Future for Readiness<'_> {
             return Poll::Ready(Err(error.into()));
         }
         state.events[event].flags.set(Flags::WAITING);
-        state.slots[slot].task = state.tasks.running();
+        state.events[event].task = state.tasks.running();
         if self.idle.is_some() {
             state.slots.set_idle(slot, self.idle);
             core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));

@@ -4,8 +4,9 @@
 //! queue. A task that waits for readiness stores no waker: the slot knows its task, and the
 //! handler of the slot's event resumes it.
 //!
-//! While a task runs, its future is out of the table; a wake meanwhile posts its event and it runs
-//! again later in the same turn. A panic in a task ends that task alone.
+//! While a task runs, its future is out of the table; whatever would resume it meanwhile posts its
+//! event, and it runs again later in the same turn. A task that wakes itself yields, as Rust's
+//! futures do it: it goes on in the next turn. A panic in a task ends that task alone.
 //!
 //! In debug builds a task that goes to sleep without anything that could resume it (an event it
 //! waits for, a timer, a posted entry, a kept waker) is a bug and panics at once.
@@ -42,6 +43,8 @@ struct Entry {
     connection: u64,
     /// Logged at debug level whatever the log's level.
     verbose: bool,
+    /// Somebody keeps a waker of this task, or kept one once: what it waits for may be theirs.
+    waker_kept: bool,
 }
 
 /// All tasks of a worker.
@@ -77,6 +80,7 @@ impl Tasks {
                 next_free: NONE,
                 connection,
                 verbose,
+                waker_kept: false,
             });
             return self.entries.len() as u32 - 1;
         }
@@ -87,6 +91,7 @@ impl Tasks {
         entry.live = true;
         entry.connection = connection;
         entry.verbose = verbose;
+        entry.waker_kept = false;
         task
     }
 
@@ -131,7 +136,13 @@ impl Core {
     pub(crate) fn resume(&self, task: u32) {
         let mut state = self.state();
         let entry = &mut state.tasks.entries[task as usize];
-        let Some(mut future) = entry.future.take() else { return };
+        let Some(mut future) = entry.future.take() else {
+            // It runs already, further out, and has to look again at what it was resumed for.
+            if entry.live {
+                self.post(&mut state, EventId::of_task(task), QueueName::Posted);
+            }
+            return;
+        };
         let token = Token::new(task, entry.generation);
         let (connection, verbose) = (entry.connection, entry.verbose);
         // A task may be resumed while another runs: reclaiming a slot asks an idle one to close.
@@ -155,11 +166,12 @@ impl Core {
             }
         };
         if pending {
+            let entry = &mut self.state().tasks.entries[task as usize];
             debug_assert!(
-                self.inner().armed.get(),
+                self.inner().armed.get() || entry.waker_kept,
                 "task {task} (connection {connection}) sleeps and nothing will wake it"
             );
-            self.state().tasks.entries[task as usize].future = Some(future);
+            entry.future = Some(future);
         } else {
             self.end_task(task, connection, future);
         }
@@ -205,6 +217,7 @@ impl Core {
             } else if state.events[event].flags.take(Flags::TIMED_OUT) {
                 return Poll::Ready(());
             }
+            debug_assert!(state.events[event].timer.is_set(), "a task sleeps once at a time");
             self.inner().armed.set(true);
             Poll::Pending
         })
@@ -243,10 +256,12 @@ impl Core {
         EventId::of_task(self.state().tasks.running())
     }
 
-    /// Posts the task of `token`, if it still lives.
+    /// Posts the task of `token`, if it still lives. One that wakes itself gives way: it would
+    /// otherwise keep everybody else from their turn.
     pub(crate) fn wake(&self, token: Token) {
         let state = &mut *self.state();
         match state.tasks.resolve(token) {
+            Some(task) if task == state.tasks.running() => self.give_way(state),
             Some(task) => self.post(state, EventId::of_task(task), QueueName::Posted),
             None => debug!(task = token.index(), "stale wake"),
         }
@@ -272,9 +287,9 @@ fn run_posted(core: &Core, event: EventId) {
 /// The handler of a slot's events: resumes the task that waits there.
 pub(crate) fn resume_waiting(core: &Core, event: EventId) {
     let task = {
-        let mut state = core.state();
-        state.events[event].flags.clear(Flags::WAITING);
-        state.slots[event.row()].task
+        let event = &mut core.state().events[event];
+        event.flags.clear(Flags::WAITING);
+        event.task
     };
     if task != NONE {
         core.resume(task);
@@ -293,9 +308,12 @@ impl WakeByToken for CurrentWorker {
         }
     }
 
-    fn kept(_: u64) {
+    fn kept(token: u64) {
         if let Some(core) = Core::current() {
-            core.inner().armed.set(true);
+            let tasks = &mut core.state().tasks;
+            if let Some(task) = tasks.resolve(Token::from_u64(token)) {
+                tasks.entries[task as usize].waker_kept = true;
+            }
         }
     }
 }

@@ -84,7 +84,8 @@ impl Worker {
         if self.ready_posted_next() {
             sleep_ms = Some(0);
         }
-        self.wait(sleep_ms)?;
+        // Whoever fails to wait must not keep others from accepting.
+        self.wait(sleep_ms).inspect_err(|_| self.core.release_gate())?;
         self.handle_reports();
         self.run_posted(QueueName::Accept);
         self.core.release_gate();
@@ -121,10 +122,12 @@ impl Worker {
                 .process_events(sleep_ms, signals, &mut self.reports)
                 .map_err(|source| Error::Wait { backend, source })
         };
-        if self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports)) {
+        let refreshed = self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports));
+        if refreshed {
             clock.refresh();
         }
-        self.woke_at = clock.now();
+        // The cached clock may stand still until the alarm rings; what others see of this worker not.
+        self.woke_at = if refreshed { clock.now() } else { clock.read() };
         let slept = self.woke_at.since(asleep_from);
         stats.add(Counter::AsleepMs, slept);
         stats.set(Gauge::TurnStarted, self.woke_at.as_u64());
@@ -153,9 +156,15 @@ impl Worker {
         }
     }
 
-    /// Handles every timer whose deadline is not in the future.
+    /// Handles every timer whose deadline is not in the future; one that a handler sets meanwhile is
+    /// due in a later turn.
     fn expire_timers(&self) {
-        let now = self.core.now().key_after(0);
+        self.core.state().expiring = true;
+        self.expire_timers_until(self.core.now().key_after(0));
+        self.core.state().expiring = false;
+    }
+
+    fn expire_timers_until(&self, now: u32) {
         loop {
             let (event, handler) = {
                 let state = &mut *self.core.state();
@@ -190,8 +199,15 @@ fn rang(alarm: &Alarm, reports: &[Report]) -> bool {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Streams inside tasks hold the core: without this they would hold each other for ever.
-        let tasks = self.core.state().tasks.take_all();
-        drop(tasks);
+        // Streams inside tasks hold the core, and services may: without this they would hold each
+        // other for ever. A task that is dropped may have started another.
+        loop {
+            let tasks = self.core.state().tasks.take_all();
+            let listeners = std::mem::take(&mut self.core.state().listeners);
+            if tasks.is_empty() && listeners.is_empty() {
+                break;
+            }
+            drop((tasks, listeners));
+        }
     }
 }

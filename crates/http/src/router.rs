@@ -1,12 +1,12 @@
 //! Which server and which location answers.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Finds a server by the host that was asked for: an exact name, then the longest `*.name`, then the longest
 /// `name.*`, then the default.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    exact: HashMap<Box<[u8]>, usize>,
+    exact: FxHashMap<Box<[u8]>, usize>,
     /// Without the star, with the dot: `.example.org`.
     leading: Vec<(Box<[u8]>, usize)>,
     /// `example.`.
@@ -77,7 +77,7 @@ pub(crate) enum Match {
 /// Finds a location by a normal path: an exact one, else the one with the longest prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    exact: HashMap<Box<[u8]>, usize>,
+    exact: FxHashMap<Box<[u8]>, usize>,
     /// The longest first.
     prefixes: Vec<(Box<[u8]>, usize)>,
 }

@@ -27,10 +27,7 @@ pub(super) fn findings(snapshot: &Snapshot, now: Now) -> Vec<String> {
 fn refused_reload(snapshot: &Snapshot) -> Option<String> {
     let verdict = snapshot.master.verdict.as_ref().filter(|verdict| !verdict.accepted)?;
     let first = verdict.message.lines().next().unwrap_or_default();
-    Some(format!(
-        "the last reload was refused ({first}); generation {} goes on, `drover check` shows more",
-        snapshot.master.generation
-    ))
+    Some(format!("the last reload was refused ({first}); generation {} goes on", snapshot.master.generation))
 }
 
 fn missing_workers(snapshot: &Snapshot) -> Option<String> {

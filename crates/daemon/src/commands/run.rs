@@ -158,6 +158,7 @@ fn alone(
         block,
         mutex: board.accept_mutex(Pid::this()),
         channel: None,
+        complaint: None,
         title: None,
     };
     launcher.ready(&format!(

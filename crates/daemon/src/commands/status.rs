@@ -101,9 +101,25 @@ fn table(snapshot: &Snapshot, now: Now) -> String {
         text.push('\n');
     }
     for finding in findings {
-        text.push_str(&format!("! {finding}\n"));
+        text.push_str(&wrapped(&finding));
     }
     text
+}
+
+/// A finding as a paragraph of at most 80 columns. A word that is longer stays whole.
+fn wrapped(finding: &str) -> String {
+    let (mut text, mut column) = ("!".to_owned(), 1);
+    for word in finding.split_whitespace() {
+        let length = word.chars().count();
+        if column + 1 + length > 80 {
+            text.push_str("\n ");
+            column = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + length;
+    }
+    text + "\n"
 }
 
 fn row(worker: &WorkerView, now: Now) -> String {
@@ -224,8 +240,7 @@ mod tests {
         });
         let now = Now { unix_ms: snapshot.master.started_ms + 400 * 86_400_000, monotonic_ms: 0 };
         let text = table(&snapshot, now);
-        let rows = text.lines().filter(|line| !line.starts_with('!'));
-        assert!(rows.clone().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("123456789012") && text.contains("400d 0h"), "{text}");
     }
 

@@ -240,7 +240,7 @@ impl Block {
 
     /// Where the engine counts.
     pub(crate) fn stats(&self) -> Stats {
-        Stats::new(Rc::clone(&self.words), self.base + IDENTITY_WORDS)
+        Stats::new(&self.words, self.base + IDENTITY_WORDS)
     }
 
     /// What the worker is doing by its own account, for the report on its end: "serving connection 7, in a

@@ -1,21 +1,27 @@
 //! What `balanced` adds: a worker with more connections than others leaves new ones to them.
 //!
 //! Each worker publishes its number of open connections. One that is more than the slack above the
-//! least loaded worker takes its balanced listeners out, right when that becomes so, and wakes the
-//! least loaded one through its notifier: the kernel's wake-up for a queued connection may have
-//! been spent on this worker, so the other one adds its listeners again, which makes the kernel
-//! look at the queue. While a gate is closed its worker looks again every 50 ms at the latest.
+//! least loaded worker takes its balanced listeners out, right when that becomes so, and hands over:
+//! it wakes the least loaded one through its notifier. The kernel's wake-up for a queued connection
+//! may have been spent on this worker, so the other one adds its listeners again, which makes the
+//! kernel look at the queue.
+//!
+//! While a gate is closed its worker looks again every 50 ms at the latest, and whenever it is woken
+//! itself. It opens where it may; where it may not and something is still queued, it hands over once
+//! more. So whoever was handed to and cannot accept (it has become busier, it has no descriptors, it
+//! is stopped) is not where a connection gets stuck.
 //!
 //! The least loaded worker never closes its gate. A worker that was woken and has not answered for
 //! 20 ms, or has been inside one turn for longer than that, does not count until it answers: one
-//! that is stopped or stuck cannot hold up the others.
+//! that is stopped or stuck cannot hold up the others. Nor does one that paused accepting.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd;
 use tracing::debug;
 
-use crate::accept::gate::{for_each_listener, put_in_or_log};
+use crate::accept::gate::{for_each_listener, put_all_in};
 use crate::accept::take_out;
 use crate::clock::Millis;
 use crate::core::{Core, State};
@@ -50,15 +56,42 @@ pub struct Balance {
 }
 
 impl Balance {
+    /// The workers that count, and their loads.
+    fn loads(&self, now: Millis) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counting = move |(index, peer): (usize, &BalancePeer)| {
+            (index == self.own || counts(peer, now))
+                .then(|| (index, peer.stats.gauge(Gauge::OpenConnections)))
+        };
+        self.peers.iter().enumerate().filter_map(counting)
+    }
+
     /// The least loaded worker, if this one is more than the slack above it.
-    fn least_loaded_below(&self, now: Millis) -> Option<&BalancePeer> {
-        let load = |peer: &BalancePeer| peer.stats.gauge(Gauge::OpenConnections);
-        let counting =
-            || self.peers.iter().enumerate().filter(|(index, peer)| *index == self.own || counts(peer, now));
-        let (index, least) = counting().min_by_key(|(_, peer)| load(peer))?;
-        let mean = counting().map(|(_, peer)| load(peer)).sum::<u64>() / counting().count() as u64;
-        let slack = u64::from(self.slack).max(mean / MEAN_SHARE);
-        (index != self.own && load(&self.peers[self.own]) > load(least) + slack).then_some(least)
+    fn least_loaded_below(&self, now: Millis) -> Option<usize> {
+        let own = self.peers[self.own].stats.gauge(Gauge::OpenConnections);
+        let (mut count, mut sum, mut least) = (0, 0, (self.own, own));
+        for (index, load) in self.loads(now) {
+            count += 1;
+            sum += load;
+            least = if load < least.1 { (index, load) } else { least };
+        }
+        let slack = u64::from(self.slack).max(sum / count / MEAN_SHARE);
+        (own > least.1 + slack).then_some(least.0)
+    }
+
+    /// The least loaded worker beside this one.
+    fn least_loaded_other(&self, now: Millis) -> Option<usize> {
+        let others = self.loads(now).filter(|(index, _)| *index != self.own);
+        others.min_by_key(|(_, load)| *load).map(|(index, _)| index)
+    }
+
+    /// Wakes worker `to`, so that it looks at what is queued.
+    fn hand_over(&self, to: usize, now: Millis) {
+        let peer = &self.peers[to];
+        if peer.stats.gauge(Gauge::WokenAt) == 0 {
+            peer.stats.set(Gauge::WokenAt, now.as_u64());
+        }
+        // A full counter (EAGAIN) means that it has been woken already.
+        let _ = unistd::write(&peer.notifier, &1u64.to_ne_bytes());
     }
 }
 
@@ -75,41 +108,63 @@ pub(crate) fn close_if_above(core: &Core, state: &mut State) -> bool {
     let Some(least) = balance.least_loaded_below(core.now()) else { return false };
     debug!("balance gate closed");
     core.stats().add(Counter::GateClosed, 1);
-    if least.stats.gauge(Gauge::WokenAt) == 0 {
-        least.stats.set(Gauge::WokenAt, core.now().as_u64());
-    }
-    // A full counter (EAGAIN) means that it has been woken already.
-    let _ = unistd::write(&least.notifier, &1u64.to_ne_bytes());
+    balance.hand_over(least, core.now());
     state.gate.balanced_listeners_in = false;
     for_each_listener(state, Strategy::Balanced, take_out);
     true
 }
 
-/// Opens a closed gate if this worker may accept again; tells whether it is open.
+/// Opens a closed gate if this worker may accept again, and else hands over what is queued; tells
+/// whether the gate is open.
 pub(crate) fn open_if_level(core: &Core, state: &mut State) -> bool {
     if state.gate.balanced_listeners_in {
         return true;
     }
-    let above = |balance: &Balance| balance.least_loaded_below(core.now()).is_some();
-    if state.gate.balance.as_ref().is_some_and(above) {
+    let now = core.now();
+    if let Some(balance) = &state.gate.balance
+        && let Some(least) = balance.least_loaded_below(now)
+    {
+        if connections_wait(state) {
+            balance.hand_over(least, now);
+        }
         return false;
     }
     debug!("balance gate opened");
     state.gate.balanced_listeners_in = true;
-    for_each_listener(state, Strategy::Balanced, put_in_or_log);
-    true
+    put_all_in(core, state, Strategy::Balanced);
+    state.gate.balanced_listeners_in
 }
 
-/// Answers the wake-up of a worker that closed its gate.
+/// Hands over what is queued while this worker's accepting is paused.
+pub(crate) fn leave_to_others(core: &Core, state: &State) {
+    let Some(balance) = &state.gate.balance else { return };
+    if let Some(other) = balance.least_loaded_other(core.now())
+        && connections_wait(state)
+    {
+        balance.hand_over(other, core.now());
+    }
+}
+
+/// Answers a worker that handed over: has the kernel look at the queues again. This is asked for
+/// once a turn, so that no answer hangs on the notification that ended the wait.
 pub(crate) fn answer(core: &Core, state: &mut State) {
     if state.gate.balance.is_none() || core.stats().gauge(Gauge::WokenAt) == 0 {
         return;
     }
     core.stats().set(Gauge::WokenAt, 0);
-    if state.gate.balanced_listeners_in && !state.gate.is_paused() {
+    if state.gate.balanced_listeners_in {
         for_each_listener(state, Strategy::Balanced, take_out);
-        for_each_listener(state, Strategy::Balanced, put_in_or_log);
+        put_all_in(core, state, Strategy::Balanced);
     }
+}
+
+/// Whether something is queued on a balanced listener.
+fn connections_wait(state: &State) -> bool {
+    let balanced = state.listeners.iter().flatten().filter(|each| each.strategy == Strategy::Balanced);
+    let sockets = balanced.filter_map(|listener| state.slots[listener.slot].socket.as_ref());
+    let mut asked: Vec<PollFd<'_>> =
+        sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+    poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

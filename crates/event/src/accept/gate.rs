@@ -10,10 +10,10 @@ use tracing::{debug, error};
 use crate::accept::balanced::{self, Balance};
 use crate::accept::mutex::AcceptMutex;
 use crate::accept::{put_in, take_out};
+use crate::clock::Millis;
 use crate::core::{Core, State};
-use crate::event::{Direction, EventId};
 use crate::listener::Strategy;
-use crate::stats::Counter;
+use crate::stats::{Counter, Gauge};
 
 pub(crate) struct Gate {
     mutex: Option<AcceptMutex>,
@@ -23,7 +23,8 @@ pub(crate) struct Gate {
     pub(crate) balance: Option<Balance>,
     /// Whether listeners with the `balanced` strategy are in the backend.
     pub(crate) balanced_listeners_in: bool,
-    paused: bool,
+    /// Until when all listeners are out because descriptors or memory ran out.
+    paused_until: Option<Millis>,
     /// Above zero: over the load threshold (`connections / 8 - free`, after each accept).
     threshold: i64,
 }
@@ -36,7 +37,7 @@ impl Gate {
             mutex_listeners_in: false,
             balance,
             balanced_listeners_in: true,
-            paused: false,
+            paused_until: None,
             threshold: 0,
         }
     }
@@ -51,7 +52,21 @@ impl Gate {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused
+        self.paused_until.is_some()
+    }
+
+    /// Whether a listener with `strategy` that is new goes into the backend at once. One that does
+    /// not is put in when its gate opens.
+    pub(crate) fn admits(&mut self, strategy: Strategy) -> bool {
+        match strategy {
+            _ if self.is_paused() => false,
+            Strategy::Balanced => self.balanced_listeners_in,
+            Strategy::Mutex => {
+                self.mutex_listeners_in = false;
+                false
+            }
+            Strategy::Shared | Strategy::Exclusive | Strategy::ReusePort => true,
+        }
     }
 
     pub(crate) fn over_threshold(&self) -> bool {
@@ -69,16 +84,33 @@ impl Core {
     /// shortens the sleep where it is not.
     pub(crate) fn try_gate(&self, sleep_ms: &mut Option<u32>) {
         let state = &mut *self.state();
-        if state.gate.paused {
-            return;
+        let balances = has_listener(state, Strategy::Balanced);
+        if balances {
+            balanced::answer(self, state);
         }
-        if has_listener(state, Strategy::Balanced) && !balanced::open_if_level(self, state) {
+        if let Some(left) = self.pause_left(state) {
+            if balances {
+                balanced::leave_to_others(self, state);
+            }
+            return sleep_at_most(sleep_ms, left);
+        }
+        if balances && !balanced::open_if_level(self, state) {
             sleep_at_most(sleep_ms, balanced::LOOK_AGAIN_MS);
         }
         if has_listener(state, Strategy::Mutex) && !self.try_mutex(state) {
             let delay = self.settings().accept_mutex_delay.as_millis();
             sleep_at_most(sleep_ms, u32::try_from(delay).unwrap_or(u32::MAX));
         }
+    }
+
+    /// Ends a pause that is over; tells how many milliseconds are left of one that is not.
+    fn pause_left(&self, state: &mut State) -> Option<u32> {
+        let until = state.gate.paused_until?;
+        if self.now() >= until {
+            resume_accepting(self, state);
+        }
+        let left = state.gate.paused_until?.since(self.now());
+        Some(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
     /// Tries the mutex, unless this worker is over its load threshold, and puts its listeners in or
@@ -91,7 +123,7 @@ impl Core {
             self.stats().add(Counter::MutexWon, 1);
             state.gate.held = true;
             if !std::mem::replace(&mut state.gate.mutex_listeners_in, true) {
-                for_each_listener(state, Strategy::Mutex, put_in_or_log);
+                put_all_in(self, state, Strategy::Mutex);
             }
             return true;
         }
@@ -141,35 +173,39 @@ pub(crate) fn for_each_listener(state: &mut State, strategy: Strategy, action: f
     }
 }
 
-pub(crate) fn put_in_or_log(state: &mut State, number: u32) {
-    if let Err(source) = put_in(state, number) {
-        error!("putting a listener into the backend: {source}");
+/// Puts all listeners with `strategy` into the backend. Where it refuses one, the kernel is short of
+/// something, and accepting pauses.
+pub(crate) fn put_all_in(core: &Core, state: &mut State, strategy: Strategy) {
+    for number in 0..state.listeners.len() {
+        let matches = state.listeners[number].as_ref().is_some_and(|listener| listener.strategy == strategy);
+        if !matches {
+            continue;
+        }
+        if let Err(source) = put_in(state, number as u32) {
+            error!("putting a listener into the backend: {source}; accepting pauses");
+            return pause_accepting(core, state);
+        }
     }
 }
 
 /// Takes all listeners out until `accept_mutex_delay` has passed. The mutex, if held, goes with the
 /// end of this turn's accepting, so that others may accept.
 pub(crate) fn pause_accepting(core: &Core, state: &mut State) {
-    state.gate.paused = true;
+    let delay = u64::try_from(core.settings().accept_mutex_delay.as_millis()).unwrap_or(u64::MAX);
+    state.gate.paused_until = Some(Millis::new(core.now().as_u64().saturating_add(delay)));
     state.gate.mutex_listeners_in = false;
     state.gate.balanced_listeners_in = false;
-    let mut timed = None;
-    for number in 0..state.listeners.len() {
-        if let Some(listener) = &state.listeners[number] {
-            timed = timed.or(Some(listener.slot));
-            take_out(state, number as u32);
-        }
-    }
-    if let Some(slot) = timed {
-        let event = EventId::of_slot(slot, Direction::Read);
-        core.set_timer(state, event, core.settings().accept_mutex_delay);
-    }
+    core.stats().set(Gauge::Balancing, 0);
+    (0..state.listeners.len()).for_each(|number| take_out(state, number as u32));
 }
 
 /// Puts the listeners back after a pause; those with a gate of their own wait for it.
-pub(crate) fn resume_accepting(state: &mut State) {
-    state.gate.paused = false;
+fn resume_accepting(core: &Core, state: &mut State) {
+    state.gate.paused_until = None;
+    if has_listener(state, Strategy::Balanced) && !state.draining {
+        core.stats().set(Gauge::Balancing, 1);
+    }
     for strategy in [Strategy::Shared, Strategy::Exclusive, Strategy::ReusePort] {
-        for_each_listener(state, strategy, put_in_or_log);
+        put_all_in(core, state, strategy);
     }
 }

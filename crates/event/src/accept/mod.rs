@@ -72,11 +72,7 @@ pub(crate) enum Outcome {
 /// The handler of a listener's read event.
 pub(crate) fn on_acceptable(core: &Core, event: EventId) {
     let (listener, strategy) = {
-        let state = &mut *core.state();
-        if state.events[event].flags.take(Flags::TIMED_OUT) {
-            gate::resume_accepting(state);
-            return;
-        }
+        let state = core.state();
         let number = state.slots[event.row()].listener;
         let Some(listener) = &state.listeners[number as usize] else { return };
         (number, listener.strategy)
@@ -101,6 +97,9 @@ pub(crate) fn on_acceptable(core: &Core, event: EventId) {
 
 /// Takes one connection from the listener's queue.
 pub(crate) fn accept_one(core: &Core, number: u32) -> Outcome {
+    if must_make_room_first(core) {
+        return Outcome::Ended;
+    }
     let accepted = {
         let state = core.state();
         let listener = state.listeners[number as usize].as_ref();
@@ -146,9 +145,21 @@ fn failed(core: &Core, number: u32, error: &io::Error) -> Outcome {
     Outcome::Failed
 }
 
+/// Whether no slot is free and idle connections were asked to close, which they do only once the
+/// mutex is released: until then what is queued stays there.
+fn must_make_room_first(core: &Core) -> bool {
+    let full = {
+        let state = core.state();
+        state.gate.is_held() && state.slots.free() == 0
+    };
+    full && reclaim(core) > 0
+}
+
 /// Gives an accepted socket a slot and a task and runs it for the first time.
 fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>) {
     core.stats().add(Counter::Accepts, 1);
+    let Some((service, hopeful)) = take_note(&mut core.state(), number) else { return };
+    // What is asked to close may do anything, also have this listener leave.
     reclaim(core);
     let peer = address.map_or(PeerAddress::Unix, PeerAddress::Internet);
     let mut state = core.state();
@@ -164,18 +175,6 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
         return;
     };
     inner.gate.set_threshold(inner.slots.capacity(), inner.slots.free());
-    let Some(listener) = &mut inner.listeners[number as usize] else {
-        core.give_back(inner, slot);
-        return;
-    };
-    listener.accepts = listener.accepts.wrapping_add(1);
-    let hopeful = listener.options.deferred
-        || (listener.options.client_first && !listener.surplus && listener.hope.worth_trying());
-    let Behind::Streams(service) = &listener.behind else {
-        core.give_back(inner, slot);
-        return;
-    };
-    let service = Rc::clone(service);
     let connection_number = inner.next_number;
     inner.next_number += 1;
     let connection = &mut inner.slots[slot];
@@ -200,10 +199,19 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     log_verbosely(outer);
 }
 
+/// Counts an accept on the listener; tells its service and whether data is likely to be there.
+fn take_note(state: &mut State, number: u32) -> Option<(Rc<dyn Service>, bool)> {
+    let listener = state.listeners[number as usize].as_mut()?;
+    let Behind::Streams(service) = &listener.behind else { return None };
+    listener.accepts = listener.accepts.wrapping_add(1);
+    let hopeful = listener.options.deferred
+        || (listener.options.client_first && !listener.surplus && listener.hope.worth_trying());
+    Some((Rc::clone(service), hopeful))
+}
+
 /// Makes the connection's task and runs it, or posts it while the mutex is held.
 fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn Service, posting: bool) {
     let task = core.reserve_task(connection, verbose);
-    core.state().slots[slot].task = task;
     let stream = Stream::new(core.clone(), slot);
     let future = catch_unwind(AssertUnwindSafe(|| service.connection(stream)));
     let future = future.unwrap_or_else(|_| {
@@ -220,12 +228,13 @@ fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn S
     }
 }
 
-/// Closes some of the longest idle connections where slots are short.
-pub(crate) fn reclaim(core: &Core) {
+/// Closes some of the longest idle connections where slots are short; tells how many were asked to.
+pub(crate) fn reclaim(core: &Core) -> u32 {
     let mut state = core.state();
     let wanted = state.slots.reclaim_wanted();
-    if wanted == 0 {
-        return;
+    // One that is asked to close may itself need a slot for that; it finds what others leave it.
+    if wanted == 0 || std::mem::replace(&mut state.reclaiming, true) {
+        return 0;
     }
     let now = core.now();
     if state.shortage_logged.is_none_or(|logged| now.since(logged) >= SHORTAGE_LOG_MS) {
@@ -238,10 +247,14 @@ pub(crate) fn reclaim(core: &Core) {
         );
     }
     drop(state);
-    for _ in 0..wanted {
+    let mut asked = 0;
+    while asked < wanted {
         let longest_idle = core.state().slots.longest_idle();
         let Some(slot) = longest_idle else { break };
         core.stats().add(Counter::Reclaimed, 1);
         core.ask(slot, Asked::Reclaim);
+        asked += 1;
     }
+    core.state().reclaiming = false;
+    asked
 }

@@ -46,6 +46,7 @@ struct Inner {
     calls: Vec<Call>,
     advance_ms: u64,
     failure: Option<io::Error>,
+    wait_failure: Option<io::Error>,
 }
 
 /// The test's side of a scripted backend and clock.
@@ -93,6 +94,11 @@ impl Script {
     /// The next action that watches something fails with `error`.
     pub fn fail_next_add(&self, error: io::Error) {
         self.inner.borrow_mut().failure = Some(error);
+    }
+
+    /// The next wait fails with `error`.
+    pub fn fail_next_wait(&self, error: io::Error) {
+        self.inner.borrow_mut().wait_failure = Some(error);
     }
 
     /// What the engine asked for since this was last called.
@@ -159,6 +165,9 @@ impl Backend for Script {
     ) -> io::Result<()> {
         self.note(Call::Wait { timeout_ms });
         let mut inner = self.inner.borrow_mut();
+        if let Some(failure) = inner.wait_failure.take() {
+            return Err(failure);
+        }
         self.now.set(self.now.get() + std::mem::take(&mut inner.advance_ms));
         reports.append(&mut inner.reports);
         Ok(())

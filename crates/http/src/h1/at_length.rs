@@ -137,6 +137,10 @@ async fn writable(on: &Conversation) -> Result<(), StreamError> {
     ready
 }
 
+/// From this size on a part of a file is sent apart from the head. Joined by `MSG_MORE`, the head would
+/// shift every page of the file over the borders of segments, which costs the kernel 40 % more for 100 KiB.
+const HEAD_ALONE: u64 = 16 * 1024;
+
 /// Sends the output and a part of a file, and finishes the answer.
 async fn send(
     on: &mut Conversation,
@@ -145,7 +149,8 @@ async fn send(
     range: Range<u64>,
 ) -> Result<(), StreamError> {
     let mut at = range.start;
-    let sent = match send_all(on, &work.output[work.sent..], true).await {
+    let more = range.end - range.start < HEAD_ALONE;
+    let sent = match send_all(on, &work.output[work.sent..], more).await {
         Ok(()) => send_part(on, file, &mut at, range.end).await,
         fault => fault,
     };
