@@ -78,3 +78,21 @@ fn every_switch_of_strategy() {
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{tally}");
 }
+
+#[test]
+fn more_and_fewer_workers_with_a_socket_each() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let with = |workers: u32| config(&directory, &port, "reuseport").process(&format!("workers = {workers}"));
+    let drover = Drover::start(&directory, &with(4));
+    let load = Load::start(THREADS, port.address(), "/");
+    load.wait_for(100);
+    for workers in [1, 4, 2, 3, 1, 4] {
+        with(workers).write(&directory);
+        drover.reload();
+        load.wait_for(200);
+        load.assert_no_loss(&format!("to {workers} workers"));
+    }
+    let tally = load.stop();
+    assert!(tally.failures.is_empty(), "{tally}");
+    assert_eq!(drover.workers().len(), 4);
+}

@@ -2,14 +2,10 @@
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
-use std::thread;
 
 use drover_tests::http::{Client, request};
 use drover_tests::{Directory, eventually, packages, process};
-use nix::errno::Errno;
-use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::rows::Row;
@@ -49,16 +45,9 @@ fn total_calls(table: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// The instructions a worker executes outside the kernel for one request.
-pub(crate) fn instructions(server: &Server, row: &Row, files: &Files) -> Result<f64, String> {
-    by_callgrind(server.kind, row, files).or_else(|reason| {
-        eprintln!("{} {}: {reason}: stepping through it instead", server.kind, row.name);
-        by_stepping(server, row)
-    })
-}
-
-/// Those of a run with many requests, less those of a run with few, so that starting and stopping cancel out.
-fn by_callgrind(kind: Kind, row: &Row, files: &Files) -> Result<f64, String> {
+/// The instructions a worker executes outside the kernel for one request: those of a run with many requests,
+/// less those of a run with few, so that starting and stopping cancel out.
+pub(crate) fn instructions(kind: Kind, row: &Row, files: &Files) -> Result<f64, String> {
     let few = row.counted / 4;
     let spent = |requests| counted_run(kind, row, files, requests);
     Ok((spent(few + row.counted)? - spent(few)?) as f64 / f64::from(row.counted))
@@ -85,45 +74,6 @@ fn counted_run(kind: Kind, row: &Row, files: &Files, requests: u32) -> Result<i6
         Some(output.read(&name)).filter(|text| text.contains("totals: "))
     });
     text.lines().find_map(total).ok_or_else(|| "callgrind tells no total".to_owned())
-}
-
-/// Steps the running worker through some requests, instruction by instruction. Slow, but it needs nothing of
-/// the server, where valgrind does not know every system call.
-fn by_stepping(server: &Server, row: &Row) -> Result<f64, String> {
-    let requests = (row.counted / 50).max(5);
-    ask(server, row, requests)?;
-    let failed = |error: Errno| format!("ptrace: {error}");
-    let worker = server.worker;
-    ptrace::attach(worker).map_err(failed)?;
-    waitpid(worker, None).map_err(failed)?;
-    let (steps, asked) = thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            let outcome = ask(server, row, requests);
-            // Ends the step that the worker sleeps in.
-            process::send(worker, Signal::SIGSTOP);
-            outcome
-        });
-        (step_until_stopped(worker).map_err(failed), asking.join())
-    });
-    asked.map_err(|_| "the client panicked".to_owned())??;
-    Ok(steps? as f64 / f64::from(requests))
-}
-
-fn step_until_stopped(worker: Pid) -> Result<u64, Errno> {
-    let mut steps = 0;
-    let mut signal = None;
-    loop {
-        ptrace::step(worker, signal)?;
-        signal = match waitpid(worker, None)? {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => None,
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => break,
-            WaitStatus::Stopped(_, other) => Some(other),
-            _ => return Err(Errno::ESRCH),
-        };
-        steps += 1;
-    }
-    ptrace::detach(worker, None)?;
-    Ok(steps)
 }
 
 /// Asks one after another, on one connection or on one each.

@@ -102,7 +102,7 @@ fn measure_row(
         figures.response_bytes = wrk::response_size(server, row)?;
         if !options.no_counts {
             figures.calls = noted(server.kind, counts::system_calls(server, row, wrk));
-            figures.instructions = noted(server.kind, counts::instructions(server, row, files));
+            figures.instructions = noted(server.kind, counts::instructions(server.kind, row, files));
         }
     }
     Ok(figures)
