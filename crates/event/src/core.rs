@@ -269,7 +269,7 @@ impl Core {
             state.timers.remove(&mut state.events, index);
         }
         debug!(event = ?event, "event timer add: {delay_ms}: {key}");
-        state.timers.insert(&mut state.events, index, key);
+        state.timers.insert(&mut state.events, index, key, delay_ms);
         self.0.stats.add(Counter::TimersSet, 1);
     }
 

@@ -143,6 +143,7 @@ mod readiness;
 mod splice;
 mod stats;
 mod stream;
+mod tagged;
 mod task;
 mod timer;
 mod token;
