@@ -367,22 +367,26 @@ impl Future for Readiness<'_> {
         let (slot, event) = (*slot, EventId::of_slot(*slot, self.direction));
         let state = &mut *core.state();
         if let Some(terms) = self.idle {
-            if let Some(asked) = state.slots[slot].asked.take() {
+            let connection = &mut state.slots[slot];
+            if let Some(asked) = connection.asked.take() {
                 return Poll::Ready(Err(StreamError::Asked(asked)));
             }
             if state.draining && terms == Idle::Further {
                 return Poll::Ready(Err(StreamError::Asked(Asked::Drain)));
             }
         }
-        if state.events[event].flags.take(Flags::TIMED_OUT) {
-            return Poll::Ready(Err(StreamError::TimedOut));
+        let flags = &mut state.events[event].flags;
+        if flags.has(Flags::READY | Flags::TIMED_OUT) {
+            if flags.take(Flags::TIMED_OUT) {
+                return Poll::Ready(Err(StreamError::TimedOut));
+            }
+            if state.moved <= BUDGET {
+                return Poll::Ready(Ok(()));
+            }
         }
         if state.moved > BUDGET {
             core.give_way(state);
             return Poll::Pending;
-        }
-        if state.events[event].flags.has(Flags::READY) {
-            return Poll::Ready(Ok(()));
         }
         let armed = match self.direction {
             Direction::Read => readiness::handle_read_event(state, slot),
@@ -392,8 +396,9 @@ impl Future for Readiness<'_> {
             error!(connection = state.slots[slot].number, "watching a connection: {error}");
             return Poll::Ready(Err(error.into()));
         }
-        state.events[event].flags.set(Flags::WAITING);
-        state.events[event].task = state.tasks.running();
+        let waiting = &mut state.events[event];
+        waiting.flags.set(Flags::WAITING);
+        waiting.task = state.tasks.running();
         if self.idle.is_some() {
             state.slots.set_idle(slot, self.idle);
             core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));

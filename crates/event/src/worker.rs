@@ -110,17 +110,16 @@ impl Worker {
         let (clock, stats) = (&self.core.inner().clock, self.core.stats());
         let asleep_from = clock.read();
         let worked = asleep_from.since(self.woke_at);
-        stats.add(Counter::WorkingMs, worked);
-        stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
+        if worked > 0 {
+            stats.add(Counter::WorkingMs, worked);
+            stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
+        }
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
             let signals = self.core.settings().wait_signals.as_ref();
-            let backend = state.backend.name();
-            state
-                .backend
-                .process_events(sleep_ms, signals, &mut self.reports)
-                .map_err(|source| Error::Wait { backend, source })
+            let waited = state.backend.process_events(sleep_ms, signals, &mut self.reports);
+            waited.map_err(|source| Error::Wait { backend: state.backend.name(), source })
         };
         let refreshed = self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports));
         if refreshed {
