@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::os::fd::OwnedFd;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
@@ -33,7 +33,10 @@ use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
 
 /// A timer whose deadline would move by less than this is left alone, so that re-setting a
 /// time-out for every request costs a comparison.
-const LAZY_MS: i32 = 300;
+const LAZY_MS: u32 = 300;
+/// By how much of its delay a time-out may be late, and by how much at most.
+const LATE_SHARE: u32 = 64;
+const LATE_MOST_MS: u32 = 64;
 
 /// How a worker is set up.
 #[derive(Clone, Debug)]
@@ -144,7 +147,8 @@ pub(crate) struct Inner {
 pub struct Core(Rc<Inner>);
 
 thread_local! {
-    static CURRENT: RefCell<Weak<Inner>> = const { RefCell::new(Weak::new()) };
+    /// The engine of the worker that this thread runs. The worker takes it out at its end.
+    static CURRENT: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
 impl Core {
@@ -188,13 +192,24 @@ impl Core {
             thread_pool: RefCell::new(None),
             armed: Cell::new(false),
         }));
-        CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));
+        // An earlier worker of this thread may end here, so it must not find the place borrowed.
+        let earlier = CURRENT.replace(Some(core.clone()));
+        drop(earlier);
         core
     }
 
-    /// The engine of the worker that this thread runs, if any.
-    pub(crate) fn current() -> Option<Core> {
-        CURRENT.with(|current| current.borrow().upgrade()).map(Core)
+    /// Calls `call` with the engine of the worker that this thread runs; `None` if it runs none.
+    pub(crate) fn with_current<T>(call: impl FnOnce(&Core) -> T) -> Option<T> {
+        CURRENT.with(|current| current.borrow().as_ref().map(call))
+    }
+
+    /// This thread runs the worker no longer.
+    pub(crate) fn forget_current(&self) {
+        let taken = CURRENT.with(|current| {
+            let current = &mut *current.borrow_mut();
+            current.take_if(|current| Rc::ptr_eq(&current.0, &self.0))
+        });
+        drop(taken);
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
@@ -254,22 +269,33 @@ impl Core {
         }
     }
 
-    /// Sets the timer of `event` to `delay` from now; moves it if it is set already, unless it
-    /// would move by less than 300 ms.
+    /// Sets the timer of `event` to `delay` from now.
     pub(crate) fn set_timer(&self, state: &mut State, event: EventId, delay: Duration) {
-        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
-        let delay_ms = delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS);
+        if state.events.node(event.index()).is_set() {
+            state.timers.remove(&mut state.events, event.index());
+        }
+        let delay_ms = clamped(state, delay);
+        self.insert_timer(state, event, self.now().key_after(delay_ms), delay_ms);
+    }
+
+    /// Sets a time-out: a timer that need not be exact. It stays where it is if it would move by less
+    /// than 300 ms, and is rounded up so that many share a deadline; see [`rounded`].
+    pub(crate) fn set_timeout(&self, state: &mut State, event: EventId, delay: Duration) {
+        let delay_ms = clamped(state, delay);
         let key = self.now().key_after(delay_ms);
-        let index = event.index();
-        let node = state.events.node(index);
+        let node = state.events.node(event.index());
         if node.is_set() {
-            if (key.wrapping_sub(node.key()) as i32).abs() < LAZY_MS {
+            if (key.wrapping_sub(node.key()) as i32).unsigned_abs() < LAZY_MS {
                 return;
             }
-            state.timers.remove(&mut state.events, index);
+            state.timers.remove(&mut state.events, event.index());
         }
+        self.insert_timer(state, event, rounded(key, delay_ms), delay_ms);
+    }
+
+    fn insert_timer(&self, state: &mut State, event: EventId, key: u32, delay_ms: u32) {
         debug!(event = ?event, "event timer add: {delay_ms}: {key}");
-        state.timers.insert(&mut state.events, index, key, delay_ms);
+        state.timers.insert(&mut state.events, event.index(), key, delay_ms);
         self.0.stats.add(Counter::TimersSet, 1);
     }
 
@@ -292,6 +318,23 @@ impl Core {
     }
 }
 
+/// The delay in milliseconds that a timer can have. While timers expire it is not zero, so that one
+/// that is set again and again does not keep the turn from ending.
+fn clamped(state: &State, delay: Duration) -> u32 {
+    let seconds = u32::try_from(delay.as_secs()).unwrap_or(u32::MAX);
+    let delay_ms = seconds.saturating_mul(1000).saturating_add(delay.subsec_millis());
+    delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS)
+}
+
+/// Rounds the deadline of a time-out up to a multiple of a power of two: by less than a 64th of its
+/// delay and by less than 64 ms. Thousands of connections then share some hundred deadlines, which
+/// keeps the tree small and has one turn expire what else would take many.
+fn rounded(key: u32, delay_ms: u32) -> u32 {
+    let most = (delay_ms / LATE_SHARE).clamp(1, LATE_MOST_MS);
+    let below = (1 << most.ilog2()) - 1;
+    key.wrapping_add(below) & !below
+}
+
 impl State {
     /// Takes `event` off its queue and out of the timer tree, for good.
     pub(crate) fn retire(&mut self, event: EventId) {
@@ -303,5 +346,23 @@ impl State {
         events[event].flags = Flags::default();
         events[event].handler = crate::event::ignore;
         events[event].task = NONE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_outs_are_late_by_less_than_a_64th_and_less_than_64_ms() {
+        for delay in [0, 1, 63, 64, 127, 128, 1000, 5000, 60_000, MAX_DELAY_MS] {
+            for now in [0, 1, 77, 4095, u32::MAX - 3] {
+                let key = now.wrapping_add(delay);
+                let late = rounded(key, delay).wrapping_sub(key);
+                assert!(late == 0 || (late < delay / 64 && late < 64), "{late} ms of {delay} ms");
+            }
+        }
+        assert_eq!(rounded(1001, 127), 1001, "short ones are exact");
+        assert_eq!(rounded(60_001, 60_000), 60_032);
     }
 }

@@ -125,6 +125,9 @@
 pub mod accept;
 mod alarm;
 pub mod backend;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod bench;
 mod blocking;
 mod buffer;
 pub mod channel;

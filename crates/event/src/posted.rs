@@ -85,11 +85,18 @@ impl PostedQueues {
 
     /// Takes the first event off the queue.
     pub(crate) fn take(&mut self, links: &mut impl Links, name: QueueName) -> Option<u32> {
-        let index = self.ends[name as usize].head;
+        let ends = &mut self.ends[name as usize];
+        let index = ends.head;
         if index == NIL {
             return None;
         }
-        self.unlink(links, index);
+        let next = std::mem::take(links.link_mut(index)).next;
+        ends.head = next;
+        if next == NIL {
+            ends.tail = NIL;
+        } else {
+            links.link_mut(next).previous.set_index(NIL);
+        }
         Some(index)
     }
 

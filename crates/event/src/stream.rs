@@ -299,7 +299,8 @@ impl Stream {
     }
 
     /// Has operations that wait to receive fail once `after` has passed from now. Setting it again
-    /// moves it, unless by less than 300 ms.
+    /// moves it, unless by less than 300 ms, and it may come late by a 64th of itself or 64 ms,
+    /// whichever is less.
     pub fn set_read_timeout(&self, after: Duration) {
         self.set_timeout(Direction::Read, after);
     }
@@ -323,7 +324,7 @@ impl Stream {
         let event = EventId::of_slot(self.slot, direction);
         let state = &mut *self.core.state();
         state.events[event].flags.clear(Flags::TIMED_OUT);
-        self.core.set_timer(state, event, after);
+        self.core.set_timeout(state, event, after);
     }
 
     fn clear_timeout(&self, direction: Direction) {

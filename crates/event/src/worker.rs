@@ -142,7 +142,7 @@ impl Worker {
         self.reports.clear();
     }
 
-    fn run_posted(&self, queue: QueueName) {
+    pub(crate) fn run_posted(&self, queue: QueueName) {
         loop {
             let (event, handler) = {
                 let state = &mut *self.core.state();
@@ -157,7 +157,7 @@ impl Worker {
 
     /// Handles every timer whose deadline is not in the future; one that a handler sets meanwhile is
     /// due in a later turn.
-    fn expire_timers(&self) {
+    pub(crate) fn expire_timers(&self) {
         self.core.state().expiring = true;
         self.expire_timers_until(self.core.now().key_after(0));
         self.core.state().expiring = false;
@@ -208,5 +208,6 @@ impl Drop for Worker {
             }
             drop((tasks, listeners));
         }
+        self.core.forget_current();
     }
 }
