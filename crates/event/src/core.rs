@@ -275,7 +275,7 @@ impl Core {
             state.timers.remove(&mut state.events, event.index());
         }
         let delay_ms = clamped(state, delay);
-        self.insert_timer(state, event, self.now().key_after(delay_ms), delay_ms);
+        self.insert_timer(state, event, self.now().key_after(delay_ms));
     }
 
     /// Sets a time-out: a timer that need not be exact. It stays where it is if it would move by less
@@ -290,12 +290,12 @@ impl Core {
             }
             state.timers.remove(&mut state.events, event.index());
         }
-        self.insert_timer(state, event, rounded(key, delay_ms), delay_ms);
+        self.insert_timer(state, event, rounded(key, delay_ms));
     }
 
-    fn insert_timer(&self, state: &mut State, event: EventId, key: u32, delay_ms: u32) {
-        debug!(event = ?event, "event timer add: {delay_ms}: {key}");
-        state.timers.insert(&mut state.events, event.index(), key, delay_ms);
+    fn insert_timer(&self, state: &mut State, event: EventId, key: u32) {
+        debug!(event = ?event, "event timer add: {}: {key}", key.wrapping_sub(self.now().key_after(0)));
+        state.timers.insert(&mut state.events, event.index(), key);
         self.0.stats.add(Counter::TimersSet, 1);
     }
 

@@ -1,8 +1,7 @@
 //! The timer tree: a red-black tree of deadlines, linked by index inside the events.
 //!
-//! The tree owns no memory. Each event embeds a [`Node`]; the tree holds the index of the root and
-//! of its two ends and is handed the nodes with every call, so setting, moving and cancelling a
-//! timer allocate nothing.
+//! Each event embeds a [`Node`]; the tree holds the index of the root and of its two ends and is
+//! handed the nodes with every call, so setting, moving and cancelling a timer allocate nothing.
 //!
 //! Keys are milliseconds of the monotonic clock cut to 32 bits and compared by signed difference,
 //! so that they may wrap (every 49.7 days) as long as no two live timers are more than 24.8 days
@@ -14,9 +13,9 @@
 //!   is its *head*; the others are *followers*, in a ring that begins and ends at the head. A
 //!   follower joins and leaves without touching the tree, and when a head leaves, the next in the
 //!   ring takes its place.
-//! * Timers set for the same delay come in the order of their deadlines, since the clock does not go
-//!   back. The tree remembers for a few delays where the last timer went and looks there first. Only
-//!   what does not fit within a few steps is searched for from the root.
+//! * Deadlines lie within a few minutes of each other. A *guide* of a fixed size knows for each 64 ms
+//!   of the next two minutes one head in them. A new deadline starts from the nearest of those before
+//!   it, and only where its place is not within a few steps is it searched for from the root.
 //!
 //! The balancing follows Cormen, Leiserson, Rivest, Stein, *Introduction to Algorithms*, chapter
 //! 13, with an explicit parent in place of the sentinel's.
@@ -26,9 +25,13 @@ use crate::tagged::{NIL, Tagged};
 /// The longest time a timer may be set for: half the range of a key, less a day of slack.
 pub const MAX_DELAY_MS: u32 = (u32::MAX / 2) - 86_400_000;
 
-/// How many places are remembered, as a power of two.
-const PLACES_BITS: u32 = 4;
-/// How many deadlines are looked at from a remembered place on.
+/// The span of time of which the guide knows one head, as a power of two of milliseconds.
+const SPAN_BITS: u32 = 6;
+/// How many spans the guide has; a power of two.
+const SPANS: u32 = 2048;
+/// How many spans before that of a new deadline are looked at.
+const SPANS_BACK: u32 = 32;
+/// How many heads are looked at from that which the guide knows.
 const STEPS: u32 = 8;
 
 /// What a node is, as the tag beside its parent.
@@ -120,14 +123,14 @@ pub(crate) struct TimerTree {
     /// The heads of the earliest and the latest deadline.
     first: u32,
     last: u32,
-    /// For delays by their hash: the head with which, or as which, the last timer went in, and its
-    /// key. It may have gone since.
-    remembered: [(u32, u32); 1 << PLACES_BITS],
+    /// For each span of time the head that was hung there last, or `NIL`. Times that are a whole
+    /// guide apart share a place.
+    guide: Box<[u32]>,
 }
 
 impl Default for TimerTree {
     fn default() -> Self {
-        Self { root: NIL, first: NIL, last: NIL, remembered: [(NIL, 0); 1 << PLACES_BITS] }
+        Self { root: NIL, first: NIL, last: NIL, guide: vec![NIL; SPANS as usize].into_boxed_slice() }
     }
 }
 
@@ -137,39 +140,35 @@ impl TimerTree {
         (self.first != NIL).then_some(self.first)
     }
 
-    /// Sets the timer of `index`, which must not be set. `delay` is what the key was made with, by
-    /// which its place is likely to be known.
-    pub(crate) fn insert(&mut self, nodes: &mut impl Nodes, index: u32, key: u32, delay: u32) {
+    /// Sets the timer of `index`, which must not be set.
+    pub(crate) fn insert(&mut self, nodes: &mut impl Nodes, index: u32, key: u32) {
         debug_assert!(!nodes.node(index).is_set(), "timer {index} is set twice");
-        let hash = (delay.wrapping_mul(0x9E37_79B9) >> (u32::BITS - PLACES_BITS)) as usize;
-        let place = self
-            .place_near(nodes, self.remembered[hash], key)
-            .unwrap_or_else(|| self.place_from_root(nodes, key));
-        let head = match place {
-            Place::With(head) => {
-                follow(nodes, head, index, key);
-                head
-            }
-            Place::Below(parent, on_left) => {
-                self.hang(nodes, index, key, parent, on_left);
-                index
-            }
-        };
-        self.remembered[hash] = (head, key);
+        match self.place_by_guide(nodes, key).unwrap_or_else(|| self.place_from_root(nodes, key)) {
+            Place::With(head) => follow(nodes, head, index, key),
+            Place::Below(parent, on_left) => self.hang(nodes, index, key, parent, on_left),
+        }
     }
 
-    /// Looks for the place of `key` from a remembered head on.
-    fn place_near(&self, nodes: &impl Nodes, (mut at, known_key): (u32, u32), key: u32) -> Option<Place> {
-        if at == NIL || before(key, known_key) {
-            return None;
+    fn place_by_guide(&self, nodes: &impl Nodes, key: u32) -> Option<Place> {
+        for back in 0..SPANS_BACK {
+            let span = (key >> SPAN_BITS).wrapping_sub(back) & (u32::MAX >> SPAN_BITS);
+            let head = self.guide[in_guide(span << SPAN_BITS)];
+            if head == NIL {
+                continue;
+            }
+            let known = nodes.node(head).key;
+            if known == key {
+                return Some(Place::With(head));
+            }
+            if known >> SPAN_BITS == span && before(known, key) {
+                return self.place_after(nodes, head, key);
+            }
         }
-        let node = nodes.node(at);
-        if !node.is_head() || node.key != known_key {
-            return None;
-        }
-        if key == known_key {
-            return Some(Place::With(at));
-        }
+        None
+    }
+
+    /// Looks for the place of `key` among the next few after the head `at`.
+    fn place_after(&self, nodes: &impl Nodes, mut at: u32, key: u32) -> Option<Place> {
         for _ in 0..STEPS {
             let next = self.successor(nodes, at);
             if next == NIL || before(key, nodes.node(next).key) {
@@ -220,6 +219,7 @@ impl TimerTree {
                 self.last = index;
             }
         }
+        self.guide[in_guide(key)] = index;
         self.rebalance_after_insert(nodes, index);
     }
 
@@ -249,9 +249,11 @@ impl TimerTree {
                 nodes.node_mut(below).parent.set_index(head.next);
             }
         }
-        for end in [&mut self.first, &mut self.last] {
-            if *end == index {
-                *end = head.next;
+        let Self { first, last, guide, .. } = self;
+        let known = &mut guide[in_guide(head.key)];
+        for place in [first, last, known] {
+            if *place == index {
+                *place = head.next;
             }
         }
     }
@@ -262,7 +264,11 @@ impl TimerTree {
             self.first = self.successor(nodes, index);
         }
         if self.last == index {
-            self.last = predecessor(nodes, index);
+            self.last = neighbour(nodes, index, true);
+        }
+        let known = &mut self.guide[in_guide(removed.key)];
+        if *known == index {
+            *known = NIL;
         }
         // What takes the place of the node that leaves the tree's structure, whose parent that is,
         // and the colour that is lost there.
@@ -405,6 +411,11 @@ impl TimerTree {
     }
 }
 
+/// Where the guide keeps what it knows of the span of `key`.
+fn in_guide(key: u32) -> usize {
+    ((key >> SPAN_BITS) & (SPANS - 1)) as usize
+}
+
 /// Adds `index` at the end of the ring of `head`.
 fn follow(nodes: &mut impl Nodes, head: u32, index: u32, key: u32) {
     let previous = nodes.node(head).previous;
@@ -437,10 +448,6 @@ fn outermost(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
             below => index = below,
         }
     }
-}
-
-fn predecessor(nodes: &impl Nodes, index: u32) -> u32 {
-    neighbour(nodes, index, true)
 }
 
 /// The node before (`left`) or after `index` in the order of keys, or `NIL`.
@@ -524,7 +531,15 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         // Few delays and small steps of the clock, so that deadlines collide, besides any delay.
-        let delay = prop_oneof![Just(0u32), Just(20), Just(1000), Just(1004), 0u32..2000];
+        let delay = prop_oneof![
+            Just(0u32),
+            Just(20),
+            Just(1000),
+            Just(1004),
+            Just(140_000),
+            0u32..2000,
+            0u32..300_000
+        ];
         prop_oneof![
             6 => (any::<u8>(), delay, 0u32..4).prop_map(|(index, delay, advance)| Step::Set { index, delay, advance }),
             2 => any::<u8>().prop_map(Step::Cancel),
@@ -555,7 +570,7 @@ mod tests {
                         order += 1;
                         model.insert((now + delay, order), index);
                         places.insert(index, (now + delay, order));
-                        tree.insert(&mut nodes, index, start.wrapping_add(now + delay), delay);
+                        tree.insert(&mut nodes, index, start.wrapping_add(now + delay));
                     }
                     Step::Cancel(index) => {
                         let index = u32::from(index);
@@ -580,12 +595,19 @@ mod tests {
                 );
                 check(&nodes, tree.root, NIL);
                 prop_assert!(!is_red(&nodes, tree.root));
+                for (place, &head) in tree.guide.iter().enumerate() {
+                    if head != NIL {
+                        let node = &nodes[head as usize];
+                        prop_assert!(node.is_head() && in_guide(node.key) == place);
+                    }
+                }
             }
             while let Some((_, index)) = model.pop_first() {
                 prop_assert_eq!(tree.first(), Some(index));
                 tree.remove(&mut nodes, index);
             }
             prop_assert_eq!((tree.root, tree.first, tree.last), (NIL, NIL, NIL));
+            prop_assert!(tree.guide.iter().all(|&head| head == NIL));
         }
     }
 
