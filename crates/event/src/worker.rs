@@ -12,7 +12,7 @@ use crate::event::{EventId, Flags};
 use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
-use crate::timer;
+use crate::timer::{self, Nodes};
 use crate::token::Token;
 
 /// The owner of one worker's loop. A thread runs at most one.
@@ -158,8 +158,16 @@ impl Worker {
     /// Handles every timer whose deadline is not in the future; one that a handler sets meanwhile is
     /// due in a later turn.
     pub(crate) fn expire_timers(&self) {
-        self.core.state().expiring = true;
-        self.expire_timers_until(self.core.now().key_after(0));
+        let now = self.core.now().key_after(0);
+        {
+            let state = &mut *self.core.state();
+            let due = |first: u32| !timer::before(now, state.events.node(first).key());
+            if !state.timers.first().is_some_and(due) {
+                return;
+            }
+            state.expiring = true;
+        }
+        self.expire_timers_until(now);
         self.core.state().expiring = false;
     }
 
