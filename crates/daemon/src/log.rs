@@ -1,27 +1,33 @@
 //! The log of master and workers: one descriptor opened for appending, one `write` a line.
 //!
+//! Events go through `tracing-subscriber`: its `fmt` layer makes a line of each ([`crate::log_line`] says what
+//! it looks like), a filter that can be exchanged decides which are written, and the [`Sink`] writes.
 //! No thread and no buffer stand between an event and its line, because the master forks and a worker
 //! may die at any time. The descriptor keeps its number for life: [`reopen`] opens the file anew and
 //! puts it in the old one's place. A line that cannot be written (a full disk, a pipe nobody reads) is
-//! lost and counted, never waited for by a retry. Lines are text or JSON objects, see [`crate::log_line`].
+//! lost and counted, never waited for by a retry.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use drover_config::LogFile;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, dup3, fchown};
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, Writer};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
 
 use crate::config;
-use crate::log_line::{self, Format};
+use crate::log_line::{Format, Look};
 
 /// How the log is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,38 +63,17 @@ impl Settings {
 /// The user that workers run as, so that they may write to files the master makes.
 pub(crate) type Owner = Option<(Uid, Gid)>;
 
-/// What lines need. Locked for the time of one line; there are no threads to contend with.
-struct Sink {
-    descriptor: OwnedFd,
-    settings: Settings,
-    /// "master", "worker 0".
-    process: String,
-    lost: u64,
+/// Decides which events are written.
+type Admission = Box<dyn Filter<Registry> + Send + Sync>;
+
+/// What changes the log that this process has.
+struct Log {
+    sink: Sink,
+    admission: reload::Handle<Admission, Registry>,
 }
 
-impl Sink {
-    /// Says how many lines could not be written before this was possible again.
-    fn confess(&mut self) {
-        let Self { settings, process, lost, .. } = &*self;
-        let line = log_line::plain(
-            settings.format,
-            process,
-            Level::WARN,
-            &format!("{lost} lines of the log were lost"),
-        );
-        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
-            self.lost = 0;
-        }
-    }
-}
-
-static SINK: Mutex<Option<Sink>> = Mutex::new(None);
-/// The level in force, 1 (error) to 5 (trace): looked at for events whose call site is not decided yet.
-static LEVEL: AtomicU8 = AtomicU8::new(3);
-
-fn sink() -> MutexGuard<'static, Option<Sink>> {
-    SINK.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Empty before the first [`apply`].
+static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Starts logging, or changes where and how it is done; the number of the descriptor stays.
 ///
@@ -96,22 +81,18 @@ fn sink() -> MutexGuard<'static, Option<Sink>> {
 /// When the file cannot be opened; then nothing changed.
 pub(crate) fn apply(settings: Settings, owner: Owner) -> io::Result<()> {
     let opened = open(&settings.target, owner)?;
-    let mut sink = sink();
-    let level = settings.level;
-    match sink.as_mut() {
-        Some(sink) => {
-            dup3(&opened, &mut sink.descriptor, OFlag::O_CLOEXEC)?;
-            sink.settings = settings;
-        }
-        None => {
-            *sink = Some(Sink { descriptor: opened, settings, process: "drover".to_owned(), lost: 0 });
-            // Fails only where a subscriber is installed already, which is this one.
-            let _ = tracing::subscriber::set_global_default(Lines);
-        }
+    let admitted = admission(settings.level);
+    if let Some(log) = LOG.get() {
+        log.sink.change(&opened, settings)?;
+        return log.admission.reload(admitted).map_err(io::Error::other);
     }
-    drop(sink);
-    LEVEL.store(level_number(level), Ordering::Relaxed);
-    tracing::callsite::rebuild_interest_cache();
+    let sink = Sink::new(opened, settings, "drover");
+    let (admission, handle) = reload::Layer::new(admitted);
+    let subscriber = subscriber(sink.clone(), admission);
+    if LOG.set(Log { sink, admission: handle }).is_ok() {
+        // Fails only where a subscriber is installed already: this one, by the first call.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    }
     Ok(())
 }
 
@@ -120,17 +101,121 @@ pub(crate) fn apply(settings: Settings, owner: Owner) -> io::Result<()> {
 /// # Errors
 /// When it cannot be opened; then the old one stays.
 pub(crate) fn reopen(owner: Owner) -> io::Result<()> {
-    let mut sink = sink();
-    let Some(sink) = sink.as_mut() else { return Ok(()) };
-    let opened = open(&sink.settings.target, owner)?;
-    dup3(&opened, &mut sink.descriptor, OFlag::O_CLOEXEC)?;
-    Ok(())
+    let Some(log) = LOG.get() else { return Ok(()) };
+    let mut state = log.sink.state();
+    let opened = open(&state.target, owner)?;
+    state.replace(&opened)
 }
 
 /// Names this process in lines from now on.
 pub(crate) fn set_process(name: &str) {
-    if let Some(sink) = sink().as_mut() {
-        name.clone_into(&mut sink.process);
+    if let Some(log) = LOG.get() {
+        log.sink.state().look.process = name.into();
+    }
+}
+
+/// Events of `level` and more severe ones.
+fn admission(level: Level) -> Admission {
+    Box::new(LevelFilter::from_level(level))
+}
+
+fn subscriber(sink: Sink, admission: impl Filter<Registry> + Send + Sync + 'static) -> impl Subscriber {
+    // What goes wrong with a line is the sink's to count: the layer would tell stderr.
+    let lines = tracing_subscriber::fmt::layer()
+        .event_format(sink.clone())
+        .with_writer(sink)
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(lines.with_filter(admission))
+}
+
+/// Where lines go, and what they look like at the moment.
+#[derive(Clone)]
+struct Sink(Arc<Mutex<State>>);
+
+/// Locked while a line is written, not while its values are formatted; there are no threads to contend with.
+struct State {
+    descriptor: OwnedFd,
+    target: LogFile,
+    look: Look,
+    lost: u64,
+}
+
+impl Sink {
+    fn new(descriptor: OwnedFd, settings: Settings, process: &str) -> Self {
+        let look = Look { format: settings.format, process: process.into() };
+        Self(Arc::new(Mutex::new(State { descriptor, target: settings.target, look, lost: 0 })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, opened: &OwnedFd, settings: Settings) -> io::Result<()> {
+        let mut state = self.state();
+        state.replace(opened)?;
+        state.target = settings.target;
+        state.look.format = settings.format;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Puts what was opened in the place of the descriptor, whose number stays.
+    fn replace(&mut self, opened: &OwnedFd) -> io::Result<()> {
+        Ok(dup3(opened, &mut self.descriptor, OFlag::O_CLOEXEC)?)
+    }
+
+    /// Writes a line whole, or counts it as lost.
+    fn write(&mut self, line: &[u8]) {
+        // One write a line, so that lines of several processes never mix.
+        match nix::unistd::write(&self.descriptor, line) {
+            Ok(written) if written == line.len() => self.confess(),
+            _ => self.lost += 1,
+        }
+    }
+
+    /// Says how many lines could not be written before this was possible again.
+    fn confess(&mut self) {
+        if self.lost == 0 {
+            return;
+        }
+        let line = self.look.plain(Level::WARN, &format!("{} lines of the log were lost", self.lost));
+        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
+            self.lost = 0;
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = &'a Sink;
+
+    fn make_writer(&'a self) -> &'a Sink {
+        self
+    }
+}
+
+impl io::Write for &Sink {
+    /// Takes a whole line; says that it is written even if not, so that nobody tries again.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.state().write(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FormatEvent<Registry, DefaultFields> for Sink {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, Registry, DefaultFields>,
+        line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        // A value may log while it is formatted: the lock is not held meanwhile.
+        let look = self.state().look.clone();
+        look.format_event(context, line, event)
     }
 }
 
@@ -172,59 +257,41 @@ pub(crate) fn log_panics() {
     }));
 }
 
-fn level_number(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 1,
-        Level::WARN => 2,
-        Level::INFO => 3,
-        Level::DEBUG => 4,
-        Level::TRACE => 5,
-    }
-}
-
-/// Turns events into lines. Spans are not used in drover and cost nothing here.
-struct Lines;
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && level_number(*metadata.level()) <= LEVEL.load(Ordering::Relaxed)
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match LEVEL.load(Ordering::Relaxed) {
-            1 => LevelFilter::ERROR,
-            2 => LevelFilter::WARN,
-            3 => LevelFilter::INFO,
-            4 => LevelFilter::DEBUG,
-            _ => LevelFilter::TRACE,
-        })
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut sink = sink();
-        let Some(sink) = sink.as_mut() else { return };
-        let line = log_line::render(sink.settings.format, &sink.process, event);
-        // One write a line, so that lines of several processes never mix.
-        match nix::unistd::write(&sink.descriptor, line.as_bytes()) {
-            Err(_) => sink.lost += 1,
-            Ok(_) if sink.lost > 0 => sink.confess(),
-            Ok(_) => {}
-        }
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::os::unix::net::UnixDatagram;
+
+    fn settings(format: Format) -> Settings {
+        Settings { target: LogFile::Off, format, level: Level::INFO }
+    }
+
+    /// Each write is a datagram.
+    fn receive(socket: &UnixDatagram) -> String {
+        let mut bytes = [0; 4096];
+        let length = socket.recv(&mut bytes).expect("a line");
+        String::from_utf8(bytes[..length].to_vec()).expect("text")
+    }
+
+    #[test]
+    fn a_line_is_one_write_and_lost_ones_are_told() {
+        let (reader, writer) = UnixDatagram::pair().expect("sockets");
+        let full = || OwnedFd::from(File::options().write(true).open("/dev/full").expect("device"));
+        let sink = Sink::new(full(), settings(Format::Text), "worker 1");
+        let log = subscriber(sink.clone(), admission(Level::INFO));
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!("lost");
+            tracing::warn!("lost too");
+            sink.change(&writer.into(), settings(Format::Text)).expect("changed");
+            tracing::warn!(text = "a\nb", "written");
+            sink.change(&full(), settings(Format::Text)).expect("changed");
+            tracing::debug!("not wanted");
+        });
+        assert!(receive(&reader).ends_with(" worker 1: written text=a\\nb\n"));
+        assert!(receive(&reader).ends_with(" worker 1: 2 lines of the log were lost\n"));
+        assert_eq!(sink.state().lost, 0);
+    }
 
     /// Where the tests may not give files away there is nothing to see.
     #[test]
