@@ -163,7 +163,7 @@ impl Generation {
 
     /// How to log.
     pub(crate) fn log_settings(&self) -> log::Settings {
-        log::Settings::from_config(&self.config.log)
+        log::Settings::from_config(&self.config)
     }
 
     /// "http://127.0.0.1:8080", one for each address.

@@ -16,17 +16,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use drover_config::LogFile;
+use drover_event::logging_verbosely;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, dup3, fchown};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Registry;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, Writer};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 
-use crate::config;
+use crate::config::{self, Config};
 use crate::log_line::{Format, Look};
 
 /// How the log is to be.
@@ -38,11 +39,14 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     /// The least severe level that is written.
     pub(crate) level: Level,
+    /// Whether some connections are logged at debug level whatever `level` is.
+    pub(crate) debug_connections: bool,
 }
 
 impl Settings {
-    /// As the table `[log]` says.
-    pub(crate) fn from_config(log: &config::Log) -> Self {
+    /// As the table `[log]` says, and `debug_connections` in `[events]`.
+    pub(crate) fn from_config(config: &Config) -> Self {
+        let log = &config.log;
         Self {
             target: (*log.file).clone(),
             format: match log.format {
@@ -56,6 +60,7 @@ impl Settings {
                 config::Level::Debug => Level::DEBUG,
                 config::Level::Trace => Level::TRACE,
             },
+            debug_connections: !config.events.debug_connections.is_empty(),
         }
     }
 }
@@ -81,7 +86,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// When the file cannot be opened; then nothing changed.
 pub(crate) fn apply(settings: Settings, owner: Owner) -> io::Result<()> {
     let opened = open(&settings.target, owner)?;
-    let admitted = admission(settings.level);
+    let admitted = admission(&settings);
     if let Some(log) = LOG.get() {
         log.sink.change(&opened, settings)?;
         return log.admission.reload(admitted).map_err(io::Error::other);
@@ -114,9 +119,17 @@ pub(crate) fn set_process(name: &str) {
     }
 }
 
-/// Events of `level` and more severe ones.
-fn admission(level: Level) -> Admission {
-    Box::new(LevelFilter::from_level(level))
+/// Events of the level and more severe ones; at debug level also those of connections that are to be debugged.
+///
+/// With the second kind, each call site at debug level asks anew each time; without, it is told once that
+/// nobody listens, and costs a branch.
+fn admission(settings: &Settings) -> Admission {
+    let by_level = LevelFilter::from_level(settings.level);
+    if !settings.debug_connections {
+        return Box::new(by_level);
+    }
+    let debugged = dynamic_filter_fn(|metadata, _| *metadata.level() <= Level::DEBUG && logging_verbosely());
+    Box::new(by_level.or(debugged.with_max_level_hint(LevelFilter::DEBUG)))
 }
 
 fn subscriber(sink: Sink, admission: impl Filter<Registry> + Send + Sync + 'static) -> impl Subscriber {
@@ -263,8 +276,8 @@ mod tests {
 
     use std::os::unix::net::UnixDatagram;
 
-    fn settings(format: Format) -> Settings {
-        Settings { target: LogFile::Off, format, level: Level::INFO }
+    fn settings() -> Settings {
+        Settings { target: LogFile::Off, format: Format::Text, level: Level::INFO, debug_connections: false }
     }
 
     /// Each write is a datagram.
@@ -278,19 +291,32 @@ mod tests {
     fn a_line_is_one_write_and_lost_ones_are_told() {
         let (reader, writer) = UnixDatagram::pair().expect("sockets");
         let full = || OwnedFd::from(File::options().write(true).open("/dev/full").expect("device"));
-        let sink = Sink::new(full(), settings(Format::Text), "worker 1");
-        let log = subscriber(sink.clone(), admission(Level::INFO));
+        let sink = Sink::new(full(), settings(), "worker 1");
+        let log = subscriber(sink.clone(), admission(&settings()));
         tracing::subscriber::with_default(log, || {
             tracing::warn!("lost");
             tracing::warn!("lost too");
-            sink.change(&writer.into(), settings(Format::Text)).expect("changed");
+            sink.change(&writer.into(), settings()).expect("changed");
             tracing::warn!(text = "a\nb", "written");
-            sink.change(&full(), settings(Format::Text)).expect("changed");
+            sink.change(&full(), settings()).expect("changed");
             tracing::debug!("not wanted");
         });
         assert!(receive(&reader).ends_with(" worker 1: written text=a\\nb\n"));
         assert!(receive(&reader).ends_with(" worker 1: 2 lines of the log were lost\n"));
         assert_eq!(sink.state().lost, 0);
+    }
+
+    #[test]
+    fn debug_level_is_asked_for_only_where_a_connection_may_want_it() {
+        let hint = |level, debug_connections| {
+            let settings = Settings { level, debug_connections, ..settings() };
+            let (admission, _) = reload::Layer::new(admission(&settings));
+            let nowhere = open(&LogFile::Off, None).expect("device");
+            subscriber(Sink::new(nowhere, settings, "master"), admission).max_level_hint()
+        };
+        assert_eq!(hint(Level::WARN, false), Some(LevelFilter::WARN));
+        assert_eq!(hint(Level::WARN, true), Some(LevelFilter::DEBUG));
+        assert_eq!(hint(Level::TRACE, true), Some(LevelFilter::TRACE));
     }
 
     /// Where the tests may not give files away there is nothing to see.

@@ -92,7 +92,7 @@ fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<Ex
     let pid_path = config.process.pid_file.as_deref();
     pid_path.map_or(Ok(()), PidFile::check_free)?;
     let board = make_scoreboard(&config)?;
-    log::apply(log::Settings::from_config(&config.log), None).map_err(StartError::Log)?;
+    log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
     log::set_process("master");
     log::log_panics();
     let first = Generation::prepare(1, Rc::clone(&config), system, &Sockets::default())?;
