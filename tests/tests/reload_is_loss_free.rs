@@ -48,21 +48,34 @@ fn twenty_reloads_with_reuseport() {
 }
 
 #[test]
+fn twenty_reloads_with_balanced() {
+    twenty_reloads("balanced");
+}
+
+#[test]
 fn every_switch_of_strategy() {
     // A round trip that goes from each to each other once.
-    const TOUR: [&str; 13] = [
+    const TOUR: [&str; 21] = [
         "exclusive",
         "shared",
         "exclusive",
         "mutex",
         "exclusive",
         "reuseport",
+        "exclusive",
+        "balanced",
         "shared",
         "mutex",
         "shared",
         "reuseport",
+        "shared",
+        "balanced",
         "mutex",
         "reuseport",
+        "mutex",
+        "balanced",
+        "reuseport",
+        "balanced",
         "exclusive",
     ];
     let (directory, port) = (Directory::new(), Port::new());
