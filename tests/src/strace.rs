@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -49,13 +51,13 @@ impl Call {
 }
 
 impl Strace {
-    /// Attaches to a process and returns when every further call will be seen. Without strace, or where
+    /// Attaches to a process with one thread and returns when every further call will be seen. Without strace, or where
     /// tracing is not permitted, says so and returns none: the test is skipped.
     pub fn attach(directory: &Directory, pid: Pid, calls: &str) -> Option<Strace> {
         let strace = packages::tool_or_skip("strace", "strace")?;
         let (output, errors) = (directory.join("strace.txt"), directory.join("strace.errors"));
         let child = Command::new(strace)
-            .args(["-f", "-s", "64", "-e", "signal=none", "-e", &format!("trace={calls}")])
+            .args(["-s", "64", "-e", "signal=none", "-e", &format!("trace={calls}")])
             .args(["-p", &pid.to_string(), "-o"])
             .arg(&output)
             .stdin(Stdio::null())
@@ -91,7 +93,14 @@ impl Strace {
 impl Drop for Strace {
     fn drop(&mut self) {
         process::send(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
-        let _ = self.child.wait();
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            // The kernel lets go of what it traced when it dies.
+            if start.elapsed() > Duration::from_secs(3) {
+                let _ = self.child.kill();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -146,9 +155,9 @@ mod tests {
     #[test]
     fn follows_a_process() {
         let directory = Directory::new();
-        let mut child =
-            Command::new("sh").args(["-c", "while :; do sleep 0.05; done"]).spawn().expect("sh starts");
-        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "wait4") {
+        let endless = "while :; do read nothing < /dev/null; done";
+        let mut child = Command::new("sh").args(["-c", endless]).spawn().expect("sh starts");
+        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "openat") {
             eventually("calls are seen", || (strace.calls().len() > 2).then_some(()));
         }
         child.kill().expect("the child is ours");
