@@ -20,7 +20,13 @@ run:
 # The tests start the real binary: it is built before they are. The last line adds up all results.
 test:
 	@cargo build --workspace
-	@cargo test --workspace --no-fail-fast 2>&1 | awk -f tests/total.awk
+	@{ cargo test --workspace --no-fail-fast && $(call http_tests,poll) && $(call http_tests,select); } 2>&1 \
+	    | awk -f tests/total.awk
+
+# The tests of HTTP once more, with another backend.
+http_tests = DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-http --test '*' \
+    && DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-tests $(addprefix --test ,$(HTTP_TESTS))
+HTTP_TESTS := files header_timeout keep_alive malformed
 
 check:
 	cargo fmt --all --check

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::{Directory, Port};
 
+/// The variable that names the backend which configs have unless they say another.
+const BACKEND: &str = "DROVER_BACKEND";
+
 /// The text of a config file under construction. Every file it names lies in the test's directory.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -27,7 +30,7 @@ impl Config {
                 format!("runtime_dir = {}", place("run")),
             ],
             log: vec!["file = \"stderr\"".to_owned()],
-            events: Vec::new(),
+            events: std::env::var(BACKEND).iter().map(|name| format!("use = \"{name}\"")).collect(),
             http: vec![format!(
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("access.log")

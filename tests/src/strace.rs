@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -51,7 +50,7 @@ impl Call {
 }
 
 impl Strace {
-    /// Attaches to a process with one thread and returns when every further call will be seen. Without strace, or where
+    /// Attaches to a process and returns when every further call will be seen. Without strace, or where
     /// tracing is not permitted, says so and returns none: the test is skipped.
     pub fn attach(directory: &Directory, pid: Pid, calls: &str) -> Option<Strace> {
         let strace = packages::tool_or_skip("strace", "strace")?;
@@ -93,16 +92,19 @@ impl Strace {
 impl Drop for Strace {
     fn drop(&mut self) {
         process::send(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            // The kernel lets go of what it traced when it dies.
-            if start.elapsed() > Duration::from_secs(3) {
+        let deadline = Instant::now() + DETACH_LIMIT;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > deadline {
+                // It cannot detach from a process that does not stop; its end detaches it.
                 let _ = self.child.kill();
             }
-            thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
+
+/// How long strace may take to let a process go.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Takes strace's output apart; lines that are no complete call are left out.
 pub fn parse(text: &str) -> Vec<Call> {
@@ -155,9 +157,13 @@ mod tests {
     #[test]
     fn follows_a_process() {
         let directory = Directory::new();
-        let endless = "while :; do read nothing < /dev/null; done";
-        let mut child = Command::new("sh").args(["-c", endless]).spawn().expect("sh starts");
-        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "openat") {
+        // A shell's own loop: it never forks, as no worker does.
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do cd /; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sh starts");
+        if let Some(strace) = Strace::attach(&directory, Pid::from_raw(child.id() as i32), "chdir") {
             eventually("calls are seen", || (strace.calls().len() > 2).then_some(()));
         }
         child.kill().expect("the child is ours");

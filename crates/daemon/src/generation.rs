@@ -1,10 +1,11 @@
 //! A generation: one accepted configuration together with what was opened for it.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use drover_config::LogFile;
-use drover_event::Strategy;
+use drover_event::{Notifier, Strategy};
 use drover_http::config::Listener;
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use crate::config::{Config, System};
 use crate::log;
 use crate::privileges::{self, Identity, PrivilegeError};
+use crate::scoreboard::{Block, Scoreboard};
 use crate::services::{Plans, ServiceError};
 use crate::sockets::{Address, ListenError, Sockets, Wanted};
 
@@ -31,6 +33,17 @@ pub(crate) struct Generation {
     pub(crate) workers: u32,
     /// The accept strategy at each address.
     pub(crate) strategies: Rc<BTreeMap<Address, Strategy>>,
+    /// One for each worker number, once the generation starts.
+    pub(crate) seats: Rc<Vec<Seat>>,
+}
+
+/// What belongs to a worker number as long as its generation serves, whichever process has it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Where the worker publishes.
+    pub(crate) block: Block,
+    /// How its peers wake it; only where an accept strategy needs that.
+    pub(crate) notifier: Option<OwnedFd>,
 }
 
 /// Why a configuration that reads well cannot be used.
@@ -61,6 +74,7 @@ impl Generation {
             sockets: Sockets::default(),
             workers: 0,
             strategies: Rc::default(),
+            seats: Rc::default(),
         }
     }
 
@@ -101,7 +115,36 @@ impl Generation {
             sockets,
             workers,
             strategies: Rc::new(strategies),
+            seats: Rc::default(),
         })
+    }
+
+    /// Makes a place for each worker: before the first is forked, since all are to know of all.
+    ///
+    /// # Errors
+    /// Why there are not enough places.
+    pub(crate) fn seat_workers(&mut self, board: &Scoreboard) -> Result<(), String> {
+        let balanced = self.strategies.values().any(|strategy| *strategy == Strategy::Balanced);
+        let slots = *self.config.events.worker_connections;
+        let mut seats = Vec::with_capacity(self.workers as usize);
+        let seat = |number| {
+            let notifier = balanced.then(Notifier::descriptor).transpose();
+            let notifier = notifier.map_err(|failure| format!("cannot make a notifier: {failure}"))?;
+            let block = board.lend(self.number, number, slots);
+            let block = block.ok_or("no block of the scoreboard is free: too many workers still drain")?;
+            Ok(Seat { block, notifier })
+        };
+        for number in 0..self.workers {
+            match seat(number) {
+                Ok(seat) => seats.push(seat),
+                Err(reason) => {
+                    seats.iter().for_each(|seat: &Seat| board.fold(&seat.block));
+                    return Err(reason);
+                }
+            }
+        }
+        self.seats = Rc::new(seats);
+        Ok(())
     }
 
     /// Who is to own the files that workers write to.
@@ -120,7 +163,7 @@ impl Generation {
 
     /// How to log.
     pub(crate) fn log_settings(&self) -> log::Settings {
-        log::Settings::from_config(&self.config.log)
+        log::Settings::from_config(&self.config)
     }
 
     /// "http://127.0.0.1:8080", one for each address.

@@ -1,27 +1,34 @@
 //! The log of master and workers: one descriptor opened for appending, one `write` a line.
 //!
+//! Events go through `tracing-subscriber`: its `fmt` layer makes a line of each ([`crate::log_line`] says what
+//! it looks like), a filter that can be exchanged decides which are written, and the [`Sink`] writes.
 //! No thread and no buffer stand between an event and its line, because the master forks and a worker
 //! may die at any time. The descriptor keeps its number for life: [`reopen`] opens the file anew and
 //! puts it in the old one's place. A line that cannot be written (a full disk, a pipe nobody reads) is
-//! lost and counted, never waited for by a retry. Lines are text or JSON objects, see [`crate::log_line`].
+//! lost and counted, never waited for by a retry.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use drover_config::LogFile;
+use drover_event::logging_verbosely;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, dup3, fchown};
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, dynamic_filter_fn};
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, Writer};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
 
-use crate::config;
-use crate::log_line::{self, Format};
+use crate::config::{self, Config};
+use crate::log_line::{Format, Look};
 
 /// How the log is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,11 +39,14 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     /// The least severe level that is written.
     pub(crate) level: Level,
+    /// Whether some connections are logged at debug level whatever `level` is.
+    pub(crate) debug_connections: bool,
 }
 
 impl Settings {
-    /// As the table `[log]` says.
-    pub(crate) fn from_config(log: &config::Log) -> Self {
+    /// As the table `[log]` says, and `debug_connections` in `[events]`.
+    pub(crate) fn from_config(config: &Config) -> Self {
+        let log = &config.log;
         Self {
             target: (*log.file).clone(),
             format: match log.format {
@@ -50,6 +60,7 @@ impl Settings {
                 config::Level::Debug => Level::DEBUG,
                 config::Level::Trace => Level::TRACE,
             },
+            debug_connections: !config.events.debug_connections.is_empty(),
         }
     }
 }
@@ -57,38 +68,17 @@ impl Settings {
 /// The user that workers run as, so that they may write to files the master makes.
 pub(crate) type Owner = Option<(Uid, Gid)>;
 
-/// What lines need. Locked for the time of one line; there are no threads to contend with.
-struct Sink {
-    descriptor: OwnedFd,
-    settings: Settings,
-    /// "master", "worker 0".
-    process: String,
-    lost: u64,
+/// Decides which events are written.
+type Admission = Box<dyn Filter<Registry> + Send + Sync>;
+
+/// What changes the log that this process has.
+struct Log {
+    sink: Sink,
+    admission: reload::Handle<Admission, Registry>,
 }
 
-impl Sink {
-    /// Says how many lines could not be written before this was possible again.
-    fn confess(&mut self) {
-        let Self { settings, process, lost, .. } = &*self;
-        let line = log_line::plain(
-            settings.format,
-            process,
-            Level::WARN,
-            &format!("{lost} lines of the log were lost"),
-        );
-        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
-            self.lost = 0;
-        }
-    }
-}
-
-static SINK: Mutex<Option<Sink>> = Mutex::new(None);
-/// The level in force, 1 (error) to 5 (trace): looked at for events whose call site is not decided yet.
-static LEVEL: AtomicU8 = AtomicU8::new(3);
-
-fn sink() -> MutexGuard<'static, Option<Sink>> {
-    SINK.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Empty before the first [`apply`].
+static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Starts logging, or changes where and how it is done; the number of the descriptor stays.
 ///
@@ -96,22 +86,18 @@ fn sink() -> MutexGuard<'static, Option<Sink>> {
 /// When the file cannot be opened; then nothing changed.
 pub(crate) fn apply(settings: Settings, owner: Owner) -> io::Result<()> {
     let opened = open(&settings.target, owner)?;
-    let mut sink = sink();
-    let level = settings.level;
-    match sink.as_mut() {
-        Some(sink) => {
-            dup3(&opened, &mut sink.descriptor, OFlag::O_CLOEXEC)?;
-            sink.settings = settings;
-        }
-        None => {
-            *sink = Some(Sink { descriptor: opened, settings, process: "drover".to_owned(), lost: 0 });
-            // Fails only where a subscriber is installed already, which is this one.
-            let _ = tracing::subscriber::set_global_default(Lines);
-        }
+    let admitted = admission(&settings);
+    if let Some(log) = LOG.get() {
+        log.sink.change(&opened, settings)?;
+        return log.admission.reload(admitted).map_err(io::Error::other);
     }
-    drop(sink);
-    LEVEL.store(level_number(level), Ordering::Relaxed);
-    tracing::callsite::rebuild_interest_cache();
+    let sink = Sink::new(opened, settings, "drover");
+    let (admission, handle) = reload::Layer::new(admitted);
+    let subscriber = subscriber(sink.clone(), admission);
+    if LOG.set(Log { sink, admission: handle }).is_ok() {
+        // Fails only where a subscriber is installed already: this one, by the first call.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    }
     Ok(())
 }
 
@@ -120,21 +106,136 @@ pub(crate) fn apply(settings: Settings, owner: Owner) -> io::Result<()> {
 /// # Errors
 /// When it cannot be opened; then the old one stays.
 pub(crate) fn reopen(owner: Owner) -> io::Result<()> {
-    let mut sink = sink();
-    let Some(sink) = sink.as_mut() else { return Ok(()) };
-    let opened = open(&sink.settings.target, owner)?;
-    dup3(&opened, &mut sink.descriptor, OFlag::O_CLOEXEC)?;
-    Ok(())
+    let Some(log) = LOG.get() else { return Ok(()) };
+    let mut state = log.sink.state();
+    let opened = open(&state.target, owner)?;
+    state.replace(&opened)
 }
 
 /// Names this process in lines from now on.
 pub(crate) fn set_process(name: &str) {
-    if let Some(sink) = sink().as_mut() {
-        name.clone_into(&mut sink.process);
+    if let Some(log) = LOG.get() {
+        log.sink.state().look.process = name.into();
+    }
+}
+
+/// Events of the level and more severe ones; at debug level also those of connections that are to be debugged.
+///
+/// With the second kind, each call site at debug level asks anew each time; without, it is told once that
+/// nobody listens, and costs a branch.
+fn admission(settings: &Settings) -> Admission {
+    let by_level = LevelFilter::from_level(settings.level);
+    if !settings.debug_connections {
+        return Box::new(by_level);
+    }
+    let debugged = dynamic_filter_fn(|metadata, _| *metadata.level() <= Level::DEBUG && logging_verbosely());
+    Box::new(by_level.or(debugged.with_max_level_hint(LevelFilter::DEBUG)))
+}
+
+fn subscriber(sink: Sink, admission: impl Filter<Registry> + Send + Sync + 'static) -> impl Subscriber {
+    // What goes wrong with a line is the sink's to count: the layer would tell stderr.
+    let lines = tracing_subscriber::fmt::layer()
+        .event_format(sink.clone())
+        .with_writer(sink)
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(lines.with_filter(admission))
+}
+
+/// Where lines go, and what they look like at the moment.
+#[derive(Clone)]
+struct Sink(Arc<Mutex<State>>);
+
+/// Locked while a line is written, not while its values are formatted; there are no threads to contend with.
+struct State {
+    descriptor: OwnedFd,
+    target: LogFile,
+    look: Look,
+    lost: u64,
+}
+
+impl Sink {
+    fn new(descriptor: OwnedFd, settings: Settings, process: &str) -> Self {
+        let look = Look { format: settings.format, process: process.into() };
+        Self(Arc::new(Mutex::new(State { descriptor, target: settings.target, look, lost: 0 })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, opened: &OwnedFd, settings: Settings) -> io::Result<()> {
+        let mut state = self.state();
+        state.replace(opened)?;
+        state.target = settings.target;
+        state.look.format = settings.format;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Puts what was opened in the place of the descriptor, whose number stays.
+    fn replace(&mut self, opened: &OwnedFd) -> io::Result<()> {
+        Ok(dup3(opened, &mut self.descriptor, OFlag::O_CLOEXEC)?)
+    }
+
+    /// Writes a line whole, or counts it as lost.
+    fn write(&mut self, line: &[u8]) {
+        // One write a line, so that lines of several processes never mix.
+        match nix::unistd::write(&self.descriptor, line) {
+            Ok(written) if written == line.len() => self.confess(),
+            _ => self.lost += 1,
+        }
+    }
+
+    /// Says how many lines could not be written before this was possible again.
+    fn confess(&mut self) {
+        if self.lost == 0 {
+            return;
+        }
+        let line = self.look.plain(Level::WARN, &format!("{} lines of the log were lost", self.lost));
+        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
+            self.lost = 0;
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = &'a Sink;
+
+    fn make_writer(&'a self) -> &'a Sink {
+        self
+    }
+}
+
+impl io::Write for &Sink {
+    /// Takes a whole line; says that it is written even if not, so that nobody tries again.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.state().write(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FormatEvent<Registry, DefaultFields> for Sink {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, Registry, DefaultFields>,
+        line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        // A value may log while it is formatted: the lock is not held meanwhile.
+        let look = self.state().look.clone();
+        look.format_event(context, line, event)
     }
 }
 
 /// Opens `path` for appending, making it where missing, and gives it to `owner`.
+///
+/// Only a plain file with one name is given away: whoever may write to the directory could put a link there,
+/// and must not get the file that it leads to.
 ///
 /// # Errors
 /// What the system reports, with the path.
@@ -142,8 +243,10 @@ pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let file = File::options().append(true).create(true).mode(0o640).open(path).map_err(named)?;
     if let Some((uid, gid)) = owner {
-        let metadata = file.metadata().map_err(named)?;
-        if metadata.is_file() && metadata.uid() != uid.as_raw() {
+        let (opened, named_so) =
+            (file.metadata().map_err(named)?, fs::symlink_metadata(path).map_err(named)?);
+        let plain = opened.is_file() && opened.nlink() == 1 && opened.ino() == named_so.ino();
+        if plain && opened.uid() != uid.as_raw() {
             fchown(&file, Some(uid), Some(gid)).map_err(|error| named(error.into()))?;
         }
     }
@@ -167,52 +270,72 @@ pub(crate) fn log_panics() {
     }));
 }
 
-fn level_number(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 1,
-        Level::WARN => 2,
-        Level::INFO => 3,
-        Level::DEBUG => 4,
-        Level::TRACE => 5,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Turns events into lines. Spans are not used in drover and cost nothing here.
-struct Lines;
+    use std::os::unix::net::UnixDatagram;
 
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && level_number(*metadata.level()) <= LEVEL.load(Ordering::Relaxed)
+    fn settings() -> Settings {
+        Settings { target: LogFile::Off, format: Format::Text, level: Level::INFO, debug_connections: false }
     }
 
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match LEVEL.load(Ordering::Relaxed) {
-            1 => LevelFilter::ERROR,
-            2 => LevelFilter::WARN,
-            3 => LevelFilter::INFO,
-            4 => LevelFilter::DEBUG,
-            _ => LevelFilter::TRACE,
-        })
+    /// Each write is a datagram.
+    fn receive(socket: &UnixDatagram) -> String {
+        let mut bytes = [0; 4096];
+        let length = socket.recv(&mut bytes).expect("a line");
+        String::from_utf8(bytes[..length].to_vec()).expect("text")
     }
 
-    fn event(&self, event: &Event<'_>) {
-        let mut sink = sink();
-        let Some(sink) = sink.as_mut() else { return };
-        let line = log_line::render(sink.settings.format, &sink.process, event);
-        // One write a line, so that lines of several processes never mix.
-        match nix::unistd::write(&sink.descriptor, line.as_bytes()) {
-            Err(_) => sink.lost += 1,
-            Ok(_) if sink.lost > 0 => sink.confess(),
-            Ok(_) => {}
+    #[test]
+    fn a_line_is_one_write_and_lost_ones_are_told() {
+        let (reader, writer) = UnixDatagram::pair().expect("sockets");
+        let full = || OwnedFd::from(File::options().write(true).open("/dev/full").expect("device"));
+        let sink = Sink::new(full(), settings(), "worker 1");
+        let log = subscriber(sink.clone(), admission(&settings()));
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!("lost");
+            tracing::warn!("lost too");
+            sink.change(&writer.into(), settings()).expect("changed");
+            tracing::warn!(text = "a\nb", "written");
+            sink.change(&full(), settings()).expect("changed");
+            tracing::debug!("not wanted");
+        });
+        assert!(receive(&reader).ends_with(" worker 1: written text=a\\nb\n"));
+        assert!(receive(&reader).ends_with(" worker 1: 2 lines of the log were lost\n"));
+        assert_eq!(sink.state().lost, 0);
+    }
+
+    #[test]
+    fn debug_level_is_asked_for_only_where_a_connection_may_want_it() {
+        let hint = |level, debug_connections| {
+            let settings = Settings { level, debug_connections, ..settings() };
+            let (admission, _) = reload::Layer::new(admission(&settings));
+            let nowhere = open(&LogFile::Off, None).expect("device");
+            subscriber(Sink::new(nowhere, settings, "master"), admission).max_level_hint()
+        };
+        assert_eq!(hint(Level::WARN, false), Some(LevelFilter::WARN));
+        assert_eq!(hint(Level::WARN, true), Some(LevelFilter::DEBUG));
+        assert_eq!(hint(Level::TRACE, true), Some(LevelFilter::TRACE));
+    }
+
+    /// Where the tests may not give files away there is nothing to see.
+    #[test]
+    fn a_link_is_written_to_and_its_target_not_given_away() {
+        if !Uid::effective().is_root() {
+            return;
         }
+        let directory = std::env::temp_dir().join(format!("drover-log-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("directory");
+        let (target, link, plain) =
+            (directory.join("target"), directory.join("link"), directory.join("plain"));
+        fs::write(&target, "precious").expect("file");
+        std::os::unix::fs::symlink(&target, &link).expect("link");
+        let owner = Some((Uid::from_raw(65_534), Gid::from_raw(65_534)));
+        open_for_append(&link, owner).expect("opened");
+        open_for_append(&plain, owner).expect("opened");
+        assert_eq!(fs::metadata(&target).expect("there").uid(), 0);
+        assert_eq!(fs::metadata(&plain).expect("there").uid(), 65_534);
+        fs::remove_dir_all(directory).expect("removed");
     }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }

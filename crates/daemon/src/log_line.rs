@@ -1,15 +1,22 @@
 //! What one line of the log looks like, as text or as JSON.
 //!
 //! Text: `TIME LEVEL PID PROCESS: MESSAGE key=value ...`. JSON: one object with the keys `time`, `level`,
-//! `pid`, `process`, `target`, `message` and those of the event. Control bytes are escaped in both, so
-//! nothing that a peer sent can forge a line.
+//! `pid`, `process`, `target`, `message` and those of the event. Control characters are escaped in both, so
+//! nothing that a peer sent can forge a line. The log's layer formats its events with a [`Look`].
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Write};
 use std::process;
+use std::sync::Arc;
 
 use jiff::ZonedDateTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
+use tracing_subscriber::Registry;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, Writer};
+
+/// The field that a macro's text is recorded as, before all others.
+const MESSAGE: &str = "message";
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,168 +27,186 @@ pub(crate) enum Format {
     Json,
 }
 
-/// A line that is no event's, with its line feed. The message has nothing to escape.
-pub(crate) fn plain(format: Format, process: &str, level: Level, message: &str) -> String {
-    let fields = Fields { format, message: message.to_owned(), rest: String::new() };
-    assemble(&fields, &now(), level.as_str(), process, module_path!())
+/// The format, and the process that every line names.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    pub(crate) format: Format,
+    /// "master", "worker 0".
+    pub(crate) process: Arc<str>,
 }
 
-/// The line of `event`, with its line feed.
-pub(crate) fn render(format: Format, process: &str, event: &Event<'_>) -> String {
-    let mut fields = Fields { format, message: String::new(), rest: String::new() };
-    event.record(&mut fields);
-    let metadata = event.metadata();
-    assemble(&fields, &now(), metadata.level().as_str(), process, metadata.target())
-}
+impl Look {
+    /// A line that is no event's, with its line feed.
+    pub(crate) fn plain(&self, level: Level, message: &str) -> String {
+        let mut line = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.begin(&mut line, level, module_path!());
+        Fields::new(self.format, &mut line).text(MESSAGE, format_args!("{message}"));
+        line.push_str(self.end());
+        line
+    }
 
-/// Local time with its offset, to the millisecond.
-fn now() -> String {
-    ZonedDateTime::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
-}
+    /// What is the same in all lines: local time with its offset, to the millisecond, and who writes.
+    fn begin(&self, line: &mut dyn Write, level: Level, target: &str) -> fmt::Result {
+        let Self { format, process } = self;
+        let now = ZonedDateTime::now();
+        let time = now.strftime("%Y-%m-%dT%H:%M:%S%.3f%:z");
+        let pid = process::id();
+        match format {
+            Format::Text => write!(line, "{time} {:<5} {pid} {process}: ", level.as_str()),
+            Format::Json => {
+                let level = level.as_str().to_ascii_lowercase();
+                write!(line, r#"{{"time":"{time}","level":"{level}","pid":{pid},"process":"{process}""#)?;
+                line.write_str(r#","target":"#)?;
+                write_quoted(line, target)
+            }
+        }
+    }
 
-fn assemble(fields: &Fields, time: &str, level: &str, process: &str, target: &str) -> String {
-    let Fields { format, message, rest } = fields;
-    let pid = process::id();
-    match format {
-        Format::Text => format!("{time} {level:<5} {pid} {process}: {message}{rest}\n"),
-        Format::Json => {
-            let level = level.to_ascii_lowercase();
-            let mut line =
-                format!(r#"{{"time":"{time}","level":"{level}","pid":{pid},"process":"{process}","target":"#);
-            push_quoted(&mut line, target);
-            line.push_str(",\"message\":");
-            push_quoted(&mut line, message);
-            line.push_str(rest);
-            line.push_str("}\n");
-            line
+    fn end(&self) -> &'static str {
+        match self.format {
+            Format::Text => "\n",
+            Format::Json => "}\n",
         }
     }
 }
 
-/// The fields of one event. `message` is escaped for text only; JSON quotes it at the end.
-struct Fields {
-    format: Format,
-    message: String,
-    rest: String,
+impl FormatEvent<Registry, DefaultFields> for Look {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, Registry, DefaultFields>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        self.begin(&mut line, *metadata.level(), metadata.target())?;
+        let mut fields = Fields::new(self.format, &mut line);
+        // Who reads the objects finds the key in each.
+        if self.format == Format::Json && metadata.fields().field(MESSAGE).is_none() {
+            fields.text(MESSAGE, format_args!(""));
+        }
+        event.record(&mut fields);
+        line.write_str(self.end())
+    }
 }
 
-impl Fields {
+/// Writes the fields of one event.
+///
+/// The line is a string in memory, so only a value that fails to describe itself can fail; it is left as far
+/// as it came, and the line is written all the same.
+struct Fields<'a> {
+    format: Format,
+    line: &'a mut dyn Write,
+    /// What goes before a field of text.
+    separator: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn new(format: Format, line: &'a mut dyn Write) -> Self {
+        Self { format, line, separator: "" }
+    }
+
     /// A value that is a JSON number or boolean as it stands.
-    fn plain(&mut self, field: &Field, value: impl fmt::Display) {
-        let name = field.name();
-        // Writing to a string cannot fail.
+    fn plain(&mut self, name: &str, value: impl fmt::Display) {
+        self.name(name);
+        let _ = write!(self.line, "{value}");
+    }
+
+    fn text(&mut self, name: &str, value: fmt::Arguments<'_>) {
+        self.name(name);
         let _ = match self.format {
-            Format::Text => write!(self.rest, " {name}={value}"),
-            Format::Json => write!(self.rest, ",\"{name}\":{value}"),
+            Format::Text => write!(Printable(self.line), "{value}"),
+            Format::Json => {
+                let mut text = String::new();
+                let _ = text.write_fmt(value);
+                write_quoted(self.line, &text)
+            }
         };
     }
 
-    fn text(&mut self, field: &Field, value: &str) {
-        let Self { format, message, rest } = self;
-        match (format, field.name()) {
-            (Format::Text, "message") => push_escaped(message, value),
-            (Format::Json, "message") => message.push_str(value),
-            (Format::Text, name) => {
-                rest.push(' ');
-                rest.push_str(name);
-                rest.push('=');
-                push_escaped(rest, value);
-            }
-            (Format::Json, name) => {
-                rest.push_str(",\"");
-                rest.push_str(name);
-                rest.push_str("\":");
-                push_quoted(rest, value);
-            }
-        }
+    fn name(&mut self, name: &str) {
+        let separator = std::mem::replace(&mut self.separator, " ");
+        let _ = match self.format {
+            Format::Text if name == MESSAGE => self.line.write_str(separator),
+            Format::Text => write!(self.line, "{separator}{name}="),
+            Format::Json => write!(self.line, ",\"{name}\":"),
+        };
     }
 }
 
-impl Visit for Fields {
+impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, value);
+        self.text(field.name(), format_args!("{value}"));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     /// What is recorded with `%` or as format arguments comes here too.
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.text(field, &format!("{value:?}"));
+        self.text(field.name(), format_args!("{value:?}"));
     }
 }
 
-/// Appends `text` with control characters written as `\n`, `\t` or `\x1b`.
-fn push_escaped(line: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            control if control.is_control() => {
-                let _ = write!(line, "\\x{:02x}", u32::from(control));
-            }
-            other => line.push(other),
-        }
+/// Writes control characters as `\n`, `\t` or `\x1b`.
+struct Printable<'a>(&'a mut dyn Write);
+
+impl Write for Printable<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character {
+            '\n' | '\r' | '\t' => write!(self.0, "{}", character.escape_default()),
+            control if control.is_control() => write!(self.0, "\\x{:02x}", u32::from(control)),
+            other => self.0.write_char(other),
+        })
     }
 }
 
-/// Appends `text` as a JSON string.
-fn push_quoted(line: &mut String, text: &str) {
-    line.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => line.push_str("\\\""),
-            '\\' => line.push_str("\\\\"),
-            '\n' => line.push_str("\\n"),
-            control if control.is_control() => {
-                let _ = write!(line, "\\u{:04x}", u32::from(control));
-            }
-            other => line.push(other),
-        }
-    }
-    line.push('"');
+/// Writes `text` as a JSON string, with the control characters escaped that JSON lets through: terminals obey
+/// those too.
+fn write_quoted(line: &mut dyn Write, text: &str) -> fmt::Result {
+    let quoted = serde_json::to_string(text).map_err(|_| fmt::Error)?;
+    quoted.chars().try_for_each(|character| match character {
+        control if control.is_control() => write!(line, "\\u{:04x}", u32::from(control)),
+        other => line.write_char(other),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Metadata, Subscriber};
+    use std::io;
+    use std::sync::Mutex;
+    use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// Collects rendered lines.
-    struct Collector(Format, Arc<Mutex<Vec<String>>>);
+    /// Collects what is written.
+    #[derive(Default)]
+    struct Collector(Mutex<Vec<u8>>);
 
-    impl Subscriber for Collector {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
+    impl io::Write for &Collector {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
         }
-        fn event(&self, event: &Event<'_>) {
-            self.1.lock().expect("no panic").push(render(self.0, "worker 3", event));
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
     }
 
     fn line(format: Format, log: impl FnOnce()) -> String {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        tracing::subscriber::with_default(Collector(format, lines.clone()), log);
-        lines.lock().expect("no panic").pop().expect("a line")
+        let lines = Arc::new(Collector::default());
+        let look = Look { format, process: "worker 3".into() };
+        let layer = tracing_subscriber::fmt::layer().event_format(look).with_writer(Arc::clone(&lines));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
+        let lines = lines.0.lock().expect("no panic");
+        String::from_utf8(lines.clone()).expect("text")
     }
 
     #[test]
@@ -217,5 +242,28 @@ mod tests {
         assert_eq!(value["message"], "m \"q\"");
         assert_eq!(value["process"], "worker 3");
         assert_eq!(value["level"], "info");
+    }
+
+    #[test]
+    fn json_has_its_keys_in_one_order_and_always_a_message() {
+        let text = line(Format::Json, || tracing::info!(target: "here", name = "\u{9b}\u{1}"));
+        let rest = text.split_once("\"level\"").expect("a level").1;
+        let pid = process::id();
+        assert_eq!(
+            rest,
+            format!(
+                r#":"info","pid":{pid},"process":"worker 3","target":"here","message":"","name":"\u009b\u0001"}}"#
+            ) + "\n"
+        );
+    }
+
+    #[test]
+    fn lines_that_are_no_events_look_the_same() {
+        let look = Look { format: Format::Json, process: "master".into() };
+        let value: serde_json::Value =
+            serde_json::from_str(&look.plain(Level::WARN, "3 lost")).expect("JSON");
+        assert_eq!((&value["message"], &value["level"]), (&"3 lost".into(), &"warn".into()));
+        let look = Look { format: Format::Text, ..look };
+        assert!(look.plain(Level::WARN, "3 lost").ends_with(" master: 3 lost\n"));
     }
 }

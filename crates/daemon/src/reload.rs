@@ -147,8 +147,14 @@ impl Master {
     }
 
     /// Starts the workers of a generation that was prepared.
-    pub(super) fn start_candidate(&mut self, candidate: Generation) -> Split {
+    pub(super) fn start_candidate(&mut self, mut candidate: Generation) -> Split {
+        if let Err(reason) = candidate.seat_workers(&self.board) {
+            candidate.sockets.abandon();
+            self.refuse(&reason);
+            return Split::Continue(());
+        }
         if let Err(failure) = log::apply(candidate.log_settings(), candidate.owner()) {
+            self.free_seats(&candidate);
             candidate.sockets.abandon();
             self.refuse(&format!("cannot open the log: {failure}"));
             return Split::Continue(());
@@ -159,6 +165,7 @@ impl Master {
         let complaints = match Complaints::new() {
             Ok(complaints) => complaints,
             Err(failure) => {
+                self.free_seats(&candidate);
                 candidate.sockets.abandon();
                 self.refuse(&format!("cannot start workers: {failure}"));
                 return Split::Continue(());
@@ -185,6 +192,7 @@ impl Master {
         let surplus = candidate.sockets.commit();
         let before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
+        self.free_seats(&before);
         // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
         // queued before they close them.
         drop(before.sockets);
@@ -260,6 +268,7 @@ impl Master {
         for process in self.workers.iter_mut().filter(|process| process.generation == number) {
             process.stop();
         }
+        self.free_seats(&candidate);
         candidate.sockets.abandon();
         if let Err(failure) = log::apply(self.generation.log_settings(), self.generation.owner()) {
             warn!("cannot go back to the log of before: {failure}");

@@ -51,7 +51,8 @@ impl Master {
             (Some(_), true) => Exit::Failed,
             (None, true) => Exit::Killed,
         });
-        self.board.fold(process.block);
+        self.board.fold(&process.block);
+        self.keep_seat(&process);
         let who = format!("worker {number} of generation {generation} (process {pid})");
         match wanted {
             false => return info!("{who} {how} after {life:.1?}"),
@@ -72,6 +73,29 @@ impl Master {
                 warn!("worker {number} ended young: it is replaced in {delay:?}");
             }
             self.due.push((number, Instant::now() + delay));
+        }
+    }
+
+    /// The block of a worker that ended is its successor's, as long as there may be one.
+    fn keep_seat(&self, process: &Process) {
+        let starting = match &self.reload {
+            Some(Reload::Starting { candidate, .. }) => Some(&**candidate),
+            _ => None,
+        };
+        let mut lasting = [Some(&self.generation), starting].into_iter().flatten();
+        if let Some(generation) = lasting.find(|generation| generation.number == process.generation) {
+            let slots = *generation.config.events.worker_connections;
+            self.board.keep(&process.block, process.generation, process.number, slots);
+        }
+    }
+
+    /// Takes back the blocks of a generation that is over, except those of workers that still live: theirs
+    /// come back when they end.
+    pub(super) fn free_seats(&self, over: &Generation) {
+        for (number, seat) in over.seats.iter().enumerate() {
+            if !self.workers.of(over.number).any(|process| process.number as usize == number) {
+                self.board.fold(&seat.block);
+            }
         }
     }
 
@@ -97,22 +121,19 @@ impl Master {
         number: u32,
     ) -> ControlFlow<Box<Start>, Result<(), String>> {
         let generation = candidate.map_or(&self.generation, |(generation, _)| generation);
-        let Some(plans) = generation.plans.clone() else {
-            return ControlFlow::Continue(Err("the empty generation has no workers".to_owned()));
+        let (Some(plans), Some(seat)) = (generation.plans.clone(), generation.seats.get(number as usize))
+        else {
+            return ControlFlow::Continue(Err(format!("there is no place for worker {number}")));
         };
-        let slots = *generation.config.events.worker_connections;
+        let block = seat.block.clone();
         let sockets = generation.sockets.for_worker(number as usize, generation.workers as usize);
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
         let (id, workers) = (generation.number, generation.workers);
-        let Some(block) = self.board.lend(id, number, slots) else {
-            let reason = "no block of the scoreboard is free: too many workers still drain";
-            return ControlFlow::Continue(Err(reason.to_owned()));
-        };
+        block.begin();
         let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
         let ((ours, theirs), side) = match forked {
             Ok(forked) => forked,
             Err(failure) => {
-                self.board.fold(block);
                 return ControlFlow::Continue(Err(format!("cannot start worker {number}: {failure}")));
             }
         };
@@ -136,6 +157,7 @@ impl Master {
                     sockets,
                     strategies: Rc::clone(&generation.strategies),
                     block,
+                    seats: Rc::clone(&generation.seats),
                     mutex: self.board.accept_mutex(Pid::this()),
                     channel: Some(theirs),
                     complaint: candidate.and_then(|(_, complaints)| complaints.for_worker().ok()),

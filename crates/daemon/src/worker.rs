@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use drover_event::channel::{Channel, ChannelEnd};
-use drover_event::{AcceptMutex, Core, ListenerOptions, Settings, Shared, Worker};
+use drover_event::{AcceptMutex, Balance, BalancePeer, Core, ListenerOptions, Settings, Shared, Worker};
 use drover_sys::priority;
 use drover_sys::title::Title;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -24,7 +24,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::complaint::Complaint;
 use crate::config::{Affinity, Config};
-use crate::generation::address_of;
+use crate::generation::{Seat, address_of};
 use crate::log;
 use crate::message::{Command, Report};
 use crate::privileges::{Identity, PrivilegeError};
@@ -53,6 +53,8 @@ pub(crate) struct Start {
     pub(crate) strategies: Rc<std::collections::BTreeMap<Address, drover_event::Strategy>>,
     /// Where it publishes.
     pub(crate) block: Block,
+    /// The places of all workers of the generation, in the order of their numbers.
+    pub(crate) seats: Rc<Vec<Seat>>,
     /// The lock behind the `mutex` strategy.
     pub(crate) mutex: AcceptMutex,
     /// Its end of the channel; a process without a master has none.
@@ -123,7 +125,7 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
         identity.assume()?;
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
-    let worker = Worker::new(engine_settings(&start), shared(&start))?;
+    let worker = Worker::new(engine_settings(&start), shared(&mut start)?)?;
     let services = start.plans.start(worker.core())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
@@ -198,8 +200,24 @@ fn engine_settings(start: &Start) -> Settings {
     }
 }
 
-fn shared(start: &Start) -> Shared {
-    Shared { stats: start.block.stats(), mutex: Some(start.mutex.clone()), balance: None, notifier: None }
+fn shared(start: &mut Start) -> Result<Shared, WorkerError> {
+    let attribute = |source| WorkerError::Attribute { what: "the notifiers", source };
+    // Let go of at the end: what is needed of the others has been duplicated by then.
+    let seats = std::mem::take(&mut start.seats);
+    let notifier = seats.get(start.number as usize).and_then(|seat| seat.notifier.as_ref());
+    let balance = notifier.map(|_| balance(start, &seats)).transpose().map_err(attribute)?;
+    let notifier = notifier.map(OwnedFd::try_clone).transpose().map_err(attribute)?;
+    Ok(Shared { stats: start.block.stats(), mutex: Some(start.mutex.clone()), balance, notifier })
+}
+
+/// The workers of the generation, for the strategy `balanced`.
+fn balance(start: &Start, seats: &[Seat]) -> io::Result<Balance> {
+    let peer = |(block, notifier): (&Block, &OwnedFd)| -> io::Result<BalancePeer> {
+        Ok(BalancePeer { stats: block.stats(), notifier: notifier.try_clone()? })
+    };
+    let peers = seats.iter().filter_map(|seat| Some((&seat.block, seat.notifier.as_ref()?)));
+    let peers = peers.map(peer).collect::<io::Result<_>>()?;
+    Ok(Balance { peers, own: start.number as usize, slack: start.config.events.balance_slack })
 }
 
 fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), WorkerError> {

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::os::fd::OwnedFd;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
@@ -31,9 +31,9 @@ use crate::stats::{Counter, Stats};
 use crate::task::Tasks;
 use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
 
-/// A timer whose deadline would move by less than this is left alone, so that re-setting a
-/// time-out for every request costs a comparison.
-const LAZY_MS: i32 = 300;
+/// A time-out whose deadline would move by less than this is left alone, so that re-setting one for
+/// every request costs a comparison.
+const LAZY_MS: u32 = 300;
 
 /// How a worker is set up.
 #[derive(Clone, Debug)]
@@ -144,7 +144,8 @@ pub(crate) struct Inner {
 pub struct Core(Rc<Inner>);
 
 thread_local! {
-    static CURRENT: RefCell<Weak<Inner>> = const { RefCell::new(Weak::new()) };
+    /// The engine of the worker that this thread runs. The worker takes it out at its end.
+    static CURRENT: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
 impl Core {
@@ -188,13 +189,24 @@ impl Core {
             thread_pool: RefCell::new(None),
             armed: Cell::new(false),
         }));
-        CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&core.0));
+        // An earlier worker of this thread may end here, so it must not find the place borrowed.
+        let earlier = CURRENT.replace(Some(core.clone()));
+        drop(earlier);
         core
     }
 
-    /// The engine of the worker that this thread runs, if any.
-    pub(crate) fn current() -> Option<Core> {
-        CURRENT.with(|current| current.borrow().upgrade()).map(Core)
+    /// Calls `call` with the engine of the worker that this thread runs; `None` if it runs none.
+    pub(crate) fn with_current<T>(call: impl FnOnce(&Core) -> T) -> Option<T> {
+        CURRENT.with(|current| current.borrow().as_ref().map(call))
+    }
+
+    /// This thread runs the worker no longer.
+    pub(crate) fn forget_current(&self) {
+        let taken = CURRENT.with(|current| {
+            let current = &mut *current.borrow_mut();
+            current.take_if(|current| Rc::ptr_eq(&current.0, &self.0))
+        });
+        drop(taken);
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
@@ -254,22 +266,33 @@ impl Core {
         }
     }
 
-    /// Sets the timer of `event` to `delay` from now; moves it if it is set already, unless it
-    /// would move by less than 300 ms.
+    /// Sets the timer of `event` to `delay` from now.
     pub(crate) fn set_timer(&self, state: &mut State, event: EventId, delay: Duration) {
-        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
-        let delay_ms = delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS);
+        if state.events.node(event.index()).is_set() {
+            state.timers.remove(&mut state.events, event.index());
+        }
+        let delay_ms = clamped(state, delay);
+        self.insert_timer(state, event, self.now().key_after(delay_ms));
+    }
+
+    /// Sets a time-out: a timer that need not be exact. It stays where it is if it would move by less
+    /// than 300 ms.
+    pub(crate) fn set_timeout(&self, state: &mut State, event: EventId, delay: Duration) {
+        let delay_ms = clamped(state, delay);
         let key = self.now().key_after(delay_ms);
-        let index = event.index();
-        let node = state.events.node(index);
+        let node = state.events.node(event.index());
         if node.is_set() {
-            if (key.wrapping_sub(node.key()) as i32).abs() < LAZY_MS {
+            if (key.wrapping_sub(node.key()) as i32).unsigned_abs() < LAZY_MS {
                 return;
             }
-            state.timers.remove(&mut state.events, index);
+            state.timers.remove(&mut state.events, event.index());
         }
-        debug!(event = ?event, "event timer add: {delay_ms}: {key}");
-        state.timers.insert(&mut state.events, index, key);
+        self.insert_timer(state, event, key);
+    }
+
+    fn insert_timer(&self, state: &mut State, event: EventId, key: u32) {
+        debug!(event = ?event, "event timer add: {}: {key}", key.wrapping_sub(self.now().key_after(0)));
+        state.timers.insert(&mut state.events, event.index(), key);
         self.0.stats.add(Counter::TimersSet, 1);
     }
 
@@ -290,6 +313,14 @@ impl Core {
         let now = self.now().key_after(0);
         Some(if timer::before(now, key) { key.wrapping_sub(now) } else { 0 })
     }
+}
+
+/// The delay in milliseconds that a timer can have. While timers expire it is not zero, so that one
+/// that is set again and again does not keep the turn from ending.
+fn clamped(state: &State, delay: Duration) -> u32 {
+    let seconds = u32::try_from(delay.as_secs()).unwrap_or(u32::MAX);
+    let delay_ms = seconds.saturating_mul(1000).saturating_add(delay.subsec_millis());
+    delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS)
 }
 
 impl State {

@@ -326,7 +326,7 @@ impl Session {
         let event = EventId::of_slot(self.slot, Direction::Read);
         let state = &mut *self.core.state();
         state.events[event].flags.clear(Flags::TIMED_OUT);
-        self.core.set_timer(state, event, after);
+        self.core.set_timeout(state, event, after);
     }
 }
 

@@ -12,6 +12,7 @@ use std::ops::{Index, IndexMut};
 use crate::connection::NONE;
 use crate::core::Core;
 use crate::posted::{Link, Links};
+use crate::tagged::NIL;
 use crate::timer::{Node, Nodes};
 
 /// The unit of work of the loop. A handler never waits.
@@ -139,7 +140,11 @@ pub(crate) struct Events(Vec<Event>);
 
 impl Events {
     /// Reserves address space for `rows` rows; memory is used as rows are first lent.
+    ///
+    /// # Panics
+    /// If an index into so many rows would not leave room for its tag.
     pub(crate) fn with_capacity(rows: u32) -> Self {
+        assert!(rows < NIL / ROW, "{rows} slots are more than there are indices for");
         Self(Vec::with_capacity(rows as usize * ROW as usize))
     }
 
@@ -189,6 +194,11 @@ impl Links for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_takes_48_bytes() {
+        assert_eq!(size_of::<Event>(), 48);
+    }
 
     #[test]
     fn ids_name_slot_directions_and_tasks_apart() {

@@ -3,11 +3,11 @@
 //! An event is on at most one queue and never on it twice; posting one that is queued leaves it
 //! where it is. Taking, posting and unlinking are a handful of stores each and allocate nothing.
 
-/// "No event".
-const NIL: u32 = u32::MAX;
+use crate::tagged::{NIL, Tagged};
 
 /// Which queue an event is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum QueueName {
     /// Accept events that are handled before the mutex is released.
     Accept,
@@ -21,13 +21,19 @@ pub(crate) enum QueueName {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     next: u32,
-    previous: u32,
-    queue: Option<QueueName>,
+    /// With the queue's number plus one beside it, or zero.
+    previous: Tagged,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Self { next: NIL, previous: NIL, queue: None }
+        Self { next: NIL, previous: Tagged::new(NIL, 0) }
+    }
+}
+
+impl Link {
+    fn is_queued(&self) -> bool {
+        self.previous.tag() != 0
     }
 }
 
@@ -63,11 +69,11 @@ impl PostedQueues {
 
     /// Appends `index` to the queue, unless it is on one already; tells whether it was appended.
     pub(crate) fn post(&mut self, links: &mut impl Links, index: u32, name: QueueName) -> bool {
-        if links.link(index).queue.is_some() {
+        if links.link(index).is_queued() {
             return false;
         }
         let ends = &mut self.ends[name as usize];
-        *links.link_mut(index) = Link { next: NIL, previous: ends.tail, queue: Some(name) };
+        *links.link_mut(index) = Link { next: NIL, previous: Tagged::new(ends.tail, name as u8 + 1) };
         if ends.tail == NIL {
             ends.head = index;
         } else {
@@ -79,28 +85,38 @@ impl PostedQueues {
 
     /// Takes the first event off the queue.
     pub(crate) fn take(&mut self, links: &mut impl Links, name: QueueName) -> Option<u32> {
-        let index = self.ends[name as usize].head;
+        let ends = &mut self.ends[name as usize];
+        let index = ends.head;
         if index == NIL {
             return None;
         }
-        self.unlink(links, index);
+        let next = std::mem::take(links.link_mut(index)).next;
+        ends.head = next;
+        if next == NIL {
+            ends.tail = NIL;
+        } else {
+            links.link_mut(next).previous.set_index(NIL);
+        }
         Some(index)
     }
 
     /// Takes `index` off whichever queue it is on, if any.
     pub(crate) fn unlink(&mut self, links: &mut impl Links, index: u32) {
         let link = *links.link(index);
-        let Some(name) = link.queue else { return };
-        let ends = &mut self.ends[name as usize];
-        if link.previous == NIL {
+        if !link.is_queued() {
+            return;
+        }
+        let ends = &mut self.ends[usize::from(link.previous.tag()) - 1];
+        let previous = link.previous.index();
+        if previous == NIL {
             ends.head = link.next;
         } else {
-            links.link_mut(link.previous).next = link.next;
+            links.link_mut(previous).next = link.next;
         }
         if link.next == NIL {
-            ends.tail = link.previous;
+            ends.tail = previous;
         } else {
-            links.link_mut(link.next).previous = link.previous;
+            links.link_mut(link.next).previous.set_index(previous);
         }
         *links.link_mut(index) = Link::default();
     }

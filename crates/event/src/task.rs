@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::future::poll_fn;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -64,6 +65,11 @@ impl Tasks {
     /// The task that runs now; [`NONE`] outside of any.
     pub(crate) fn running(&self) -> u32 {
         self.running
+    }
+
+    /// The connection that `task` was made for; zero for none, and for no task.
+    fn connection_of(&self, task: u32) -> u64 {
+        self.entries.get(task as usize).map_or(0, |entry| entry.connection)
     }
 
     fn resolve(&self, token: Token) -> Option<u32> {
@@ -148,39 +154,43 @@ impl Core {
         // A task may be resumed while another runs: reclaiming a slot asks an idle one to close.
         let outer = std::mem::replace(&mut state.tasks.running, task);
         let outer_moved = std::mem::take(&mut state.moved);
+        let outer_connection = state.tasks.connection_of(outer);
         drop(state);
         let outer_verbose = log_verbosely(verbose);
         let outer_armed = self.inner().armed.replace(false);
-        let outer_connection = self.stats().gauge(Gauge::RunningConnection);
-        self.stats().set(Gauge::RunningConnection, connection);
+        if connection != outer_connection {
+            self.stats().set(Gauge::RunningConnection, connection);
+        }
 
-        let waker = waker::<CurrentWorker>(token.as_u64());
+        // It owns nothing, so there is nothing to drop, and dropping it would be a call.
+        let waker = ManuallyDrop::new(waker::<CurrentWorker>(token.as_u64()));
         let mut context = Context::from_waker(&waker);
         let outcome = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
-        let pending = match outcome {
-            Ok(Poll::Pending) => true,
-            Ok(Poll::Ready(())) => false,
-            Err(panic) => {
-                self.note_panic(task, connection, panic.as_ref());
-                false
-            }
-        };
-        if pending {
-            let entry = &mut self.state().tasks.entries[task as usize];
+        let pending = outcome.unwrap_or_else(|panic| {
+            self.note_panic(task, connection, panic.as_ref());
+            Poll::Ready(())
+        });
+        let mut state = if pending.is_pending() {
+            let mut state = self.state();
+            let entry = &mut state.tasks.entries[task as usize];
             debug_assert!(
                 self.inner().armed.get() || entry.waker_kept,
                 "task {task} (connection {connection}) sleeps and nothing will wake it"
             );
             entry.future = Some(future);
+            state
         } else {
             self.end_task(task, connection, future);
-        }
-        let mut state = self.state();
+            self.state()
+        };
         state.tasks.running = outer;
         state.moved = outer_moved;
+        drop(state);
         self.inner().armed.set(outer_armed);
         log_verbosely(outer_verbose);
-        self.stats().set(Gauge::RunningConnection, outer_connection);
+        if connection != outer_connection {
+            self.stats().set(Gauge::RunningConnection, outer_connection);
+        }
     }
 
     /// Drops the future, which closes its streams, and returns the task's number.
@@ -302,18 +312,17 @@ struct CurrentWorker;
 impl WakeByToken for CurrentWorker {
     fn wake(token: u64) {
         let token = Token::from_u64(token);
-        match Core::current() {
-            Some(core) => core.wake(token),
-            None => Notifier::wake_from_elsewhere(token),
+        if Core::with_current(|core| core.wake(token)).is_none() {
+            Notifier::wake_from_elsewhere(token);
         }
     }
 
     fn kept(token: u64) {
-        if let Some(core) = Core::current() {
+        Core::with_current(|core| {
             let tasks = &mut core.state().tasks;
             if let Some(task) = tasks.resolve(Token::from_u64(token)) {
                 tasks.entries[task as usize].waker_kept = true;
             }
-        }
+        });
     }
 }

@@ -39,7 +39,7 @@ fn missing_workers(snapshot: &Snapshot) -> Option<String> {
     let [_, _, failed, killed] = master.exits;
     (there < master.workers).then(|| {
         format!(
-            "{there} of {} workers serve; {} have ended unexpectedly so far, the log says how",
+            "{there} of {} workers serve; workers have ended unexpectedly {} times so far, the log says how",
             master.workers,
             failed + killed
         )
@@ -70,8 +70,7 @@ fn uneven(snapshot: &Snapshot) -> Option<String> {
     let share = open(fullest) as f64 / sum as f64;
     (workers > 1 && sum >= ENOUGH_CONNECTIONS && share * workers as f64 >= UNEVEN).then(|| {
         format!(
-            "worker {} holds {:.0} % of the connections; another [events] accept, such as \"mutex\" or \"reuseport\", \
-             may even this out",
+            "worker {} holds {:.0} % of the connections; accept = \"balanced\" would even this out",
             fullest.number,
             share * 100.0
         )

@@ -92,7 +92,7 @@ fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<Ex
     let pid_path = config.process.pid_file.as_deref();
     pid_path.map_or(Ok(()), PidFile::check_free)?;
     let board = make_scoreboard(&config)?;
-    log::apply(log::Settings::from_config(&config.log), None).map_err(StartError::Log)?;
+    log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
     log::set_process("master");
     log::log_panics();
     let first = Generation::prepare(1, Rc::clone(&config), system, &Sockets::default())?;
@@ -139,10 +139,12 @@ fn alone(
     mut launcher: Launcher,
     pid_file: Option<PidFile>,
 ) -> ExitCode {
-    let slots = *first.config.events.worker_connections;
-    let (Some(block), Some(plans)) = (board.lend(1, 0, slots), first.plans.clone()) else {
+    let seated = first.seat_workers(&board);
+    let (Ok(()), Some(plans), Some(seat)) = (seated, first.plans.clone(), first.seats.first()) else {
         return ExitCode::FAILURE;
     };
+    let block = seat.block.clone();
+    block.begin();
     first.sockets.commit();
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);
@@ -156,6 +158,7 @@ fn alone(
         sockets: first.sockets.for_worker(0, 1),
         strategies: Rc::clone(&first.strategies),
         block,
+        seats: Rc::clone(&first.seats),
         mutex: board.accept_mutex(Pid::this()),
         channel: None,
         complaint: None,

@@ -62,6 +62,11 @@ pub(super) fn serving(snapshot: &Snapshot) -> impl Iterator<Item = &WorkerView> 
     snapshot.workers.iter().filter(|worker| worker.state == WorkerState::Serving)
 }
 
+/// A worker number without a process: its last one ended and the next has to wait a moment.
+fn waiting(worker: &WorkerView) -> bool {
+    worker.state == WorkerState::Waiting
+}
+
 /// At most 80 columns.
 fn table(snapshot: &Snapshot, now: Now) -> String {
     let master = &snapshot.master;
@@ -126,7 +131,7 @@ fn row(worker: &WorkerView, now: Now) -> String {
     format!(
         "{:>6} {:>8} {:>4} {:<8} {:>8} {:>7} {:>7} {:>11} {:>12}\n",
         worker.number,
-        worker.pid,
+        if waiting(worker) { "-".to_owned() } else { worker.pid.to_string() },
         worker.generation,
         worker.state.name(),
         duration(now.unix_ms.saturating_sub(worker.started_ms)),
@@ -172,7 +177,8 @@ fn json(snapshot: &Snapshot, now: Now) -> Value {
             })),
             "worker_exits": { "asked": asked, "clean": clean, "failed": failed, "killed": killed },
         },
-        "workers": snapshot.workers.iter().map(worker_json).collect::<Vec<_>>(),
+        "workers": snapshot.workers.iter().filter(|worker| !waiting(worker)).map(worker_json).collect::<Vec<_>>(),
+        "waiting": snapshot.workers.iter().filter(|worker| waiting(worker)).map(|worker| worker.number).collect::<Vec<_>>(),
         "totals": totals,
         "accept_skew": accept_skew(snapshot),
         "findings": findings(snapshot, now),

@@ -114,6 +114,8 @@ macro_rules! states {
 states! {
     /// What a worker is about.
     WorkerState {
+        /// Its place is kept; there is no process, or not yet.
+        Waiting = "waiting",
         /// Not ready yet.
         Starting = "starting",
         /// Accepting and serving.

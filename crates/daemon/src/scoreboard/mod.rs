@@ -118,19 +118,25 @@ impl Scoreboard {
         AcceptMutex::new(Rc::clone(&self.words), MUTEX_AT, pid.as_raw() as u32)
     }
 
-    /// Lends a free block to a worker that is about to be started; `None` when all are lent.
+    /// Lends a free block for a worker of a generation; `None` when all are lent. It is kept in the name of
+    /// the master until the worker is there.
     pub(crate) fn lend(&self, generation: u64, number: u32, slots: u32) -> Option<Block> {
         let free = |index: &usize| !self.lent(*index);
         let base = BLOCKS_AT + (0..BLOCKS).find(free)? * BLOCK_WORDS;
         let block = Block { words: Rc::clone(&self.words), base };
+        self.keep(&block, generation, number, slots);
+        Some(block)
+    }
+
+    /// Lends a block again that was just taken back, for the worker that replaces the one that ended: its
+    /// peers go on looking there.
+    pub(crate) fn keep(&self, block: &Block, generation: u64, number: u32, slots: u32) {
         block.set(Identity::Generation, generation);
         block.set(Identity::Number, u64::from(number));
         block.set(Identity::Slots, u64::from(slots));
         block.set(Identity::StartedMs, unix_ms());
-        block.set(Identity::State, WorkerState::Starting as u64);
-        // Taken, in the name of the master until the worker is there.
+        block.set(Identity::State, WorkerState::Waiting as u64);
         block.set_pid(self.owner);
-        Some(block)
     }
 
     fn lent(&self, index: usize) -> bool {
@@ -138,7 +144,7 @@ impl Scoreboard {
     }
 
     /// Takes back the block of a worker that has ended: its counters go into the totals.
-    pub(crate) fn fold(&self, block: Block) {
+    pub(crate) fn fold(&self, block: &Block) {
         self.bump(Master::FoldSequence);
         for word in IDENTITY_WORDS..IDENTITY_WORDS + Counter::ALL.len() {
             let ended = self.words[block.base + word].load(Relaxed);
@@ -227,6 +233,12 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// A worker is about to be forked for it.
+    pub(crate) fn begin(&self) {
+        self.set(Identity::StartedMs, unix_ms());
+        self.set(Identity::State, WorkerState::Starting as u64);
+    }
+
     /// Says whose it is. Written by the master right after the fork and by the worker at its start,
     /// whichever is first.
     pub(crate) fn set_pid(&self, pid: Pid) {

@@ -24,7 +24,7 @@ fn sums_do_not_fall_when_a_worker_ends() {
     let before = watch.snapshot_as(Pid::this());
     assert_eq!(before.total(Counter::Requests), 12);
     assert_eq!(before.workers.len(), 2);
-    board.fold(first);
+    board.fold(&first);
     let after = watch.snapshot_as(Pid::this());
     assert_eq!(after.total(Counter::Requests), 12);
     assert_eq!(after.workers.iter().map(|worker| worker.pid.as_raw()).collect::<Vec<_>>(), [102]);
@@ -32,6 +32,11 @@ fn sums_do_not_fall_when_a_worker_ends() {
     assert_eq!(again.stats().gauge(Gauge::OpenConnections), 0, "and clean");
     again.stats().add(Counter::Requests, 1);
     assert_eq!(watch.snapshot_as(Pid::this()).total(Counter::Requests), 13);
+    board.fold(&again);
+    board.keep(&again, 2, 0, 64);
+    let kept = watch.snapshot_as(Pid::this());
+    assert_eq!(kept.total(Counter::Requests), 13, "counted once");
+    assert_eq!(kept.workers[1].state, WorkerState::Waiting);
     std::fs::remove_dir_all(directory).expect("removed");
 }
 

@@ -8,6 +8,7 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
 
@@ -32,6 +33,9 @@ pub(crate) struct Conversation {
     pub(super) head_is_timed: bool,
 }
 
+/// How long an idle connection of a draining worker waits for a request that is on its way.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
 /// How a pass ended.
 enum Pass {
     /// Nothing is left to do until the client sends.
@@ -49,8 +53,15 @@ pub(crate) async fn serve(mut on: Conversation) {
         let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
         match on.stream.idle(terms).await {
             Ok(()) => {}
-            // A request that came in time is still served.
-            Err(StreamError::Asked(Asked::Drain)) => on.draining = true,
+            Err(StreamError::Asked(Asked::Drain)) => {
+                // The next request may be on its way: closing now would answer it with a reset. Who sends
+                // one soon gets an answer that says the connection closes.
+                on.draining = true;
+                on.stream.set_read_timeout(DRAIN_GRACE);
+                if on.stream.readable().await.is_err() {
+                    return;
+                }
+            }
             Err(_) => return,
         }
         match on.pass() {

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use drover_config::{ListenAddress, Size};
-use drover_event::{Core, ListenerOptions, Settings, Shared, Stats, Strategy, Worker};
+use drover_event::{BackendKind, Core, ListenerOptions, Settings, Shared, Stats, Strategy, Worker};
 use drover_http::config::{Http, Listen, Location, PathMatch, Return, Server as ServerConfig};
 use drover_http::{Logs, Plan};
 
@@ -61,9 +61,16 @@ pub fn serve_with(settings: Settings, change: impl FnOnce(&mut Http)) -> Server 
     Server { address, orders, thread: Some(thread) }
 }
 
+/// The backend that the tests are run with: `DROVER_BACKEND`, or `epoll`.
+fn backend() -> BackendKind {
+    let Ok(wanted) = std::env::var("DROVER_BACKEND") else { return BackendKind::Epoll };
+    let named = |kind: &BackendKind| kind.name() == wanted;
+    BackendKind::ALL.iter().copied().find(named).expect("DROVER_BACKEND names a backend")
+}
+
 fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver<Order>) {
     let plan = Plan::new(config).expect("the config is right");
-    let settings = Settings { buffer_size: plan.buffer_size(), ..settings };
+    let settings = Settings { buffer_size: plan.buffer_size(), backend: backend(), ..settings };
     let stats = Stats::private().expect("memory");
     let shared = Shared { stats, mutex: None, balance: None, notifier: None };
     let mut worker = Worker::new(settings, shared).expect("a worker can be made");
