@@ -47,6 +47,26 @@ struct Inner {
     advance_ms: u64,
     failure: Option<io::Error>,
     wait_failure: Option<io::Error>,
+    kernel: Option<Box<dyn Backend>>,
+    /// What the kernel reported and the script holds back.
+    held: Vec<Report>,
+    holding: u64,
+}
+
+impl Inner {
+    /// Adds what the kernel has and what was held back before it.
+    fn ask_kernel(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
+        let Some(kernel) = &mut self.kernel else { return Ok(()) };
+        reports.append(&mut self.held);
+        let mut found = Vec::new();
+        kernel.process_events(Some(0), None, &mut found)?;
+        let holding = std::mem::take(&mut self.holding);
+        for (index, report) in found.into_iter().enumerate() {
+            let held = holding >> (index % 64) & 1 == 1;
+            if held { &mut self.held } else { &mut *reports }.push(report);
+        }
+        Ok(())
+    }
 }
 
 /// The test's side of a scripted backend and clock.
@@ -62,6 +82,25 @@ impl Script {
         let script = Self::default();
         script.now.set(1000);
         script
+    }
+
+    /// A script over a real backend: each wait reports, besides what is queued, what the kernel has,
+    /// at once. Only the clock is the script's, and what it holds back.
+    pub fn over(kernel: Box<dyn Backend>) -> Self {
+        let script = Self::new();
+        script.inner.borrow_mut().kernel = Some(kernel);
+        script
+    }
+
+    /// Of what the kernel has for the next wait, report *n* is held back to the one after it if bit
+    /// *n* is set, as one that finds its array full does it.
+    pub fn hold_back(&self, reports: u64) {
+        self.inner.borrow_mut().holding = reports;
+    }
+
+    /// The time that the clock shows, in milliseconds.
+    pub fn now(&self) -> u64 {
+        self.now.get()
     }
 
     /// The next wait reports readiness of `descriptor`, as registered by then.
@@ -114,13 +153,28 @@ impl Script {
         self.inner.borrow_mut().calls.push(call);
     }
 
-    fn watch(&self, target: Registration) -> io::Result<()> {
+    fn watch(
+        &self,
+        target: Registration,
+        watch: impl FnOnce(&mut dyn Backend) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut inner = self.inner.borrow_mut();
         if let Some(failure) = inner.failure.take() {
             return Err(failure);
         }
         inner.tokens.insert(target.descriptor, target.token);
-        Ok(())
+        match &mut inner.kernel {
+            Some(kernel) => watch(&mut **kernel),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes an action on to the kernel, if there is one.
+    fn pass_on(&self, action: impl FnOnce(&mut dyn Backend) -> io::Result<()>) -> io::Result<()> {
+        match &mut self.inner.borrow_mut().kernel {
+            Some(kernel) => action(&mut **kernel),
+            None => Ok(()),
+        }
     }
 }
 
@@ -130,31 +184,32 @@ impl Backend for Script {
     }
 
     fn kind(&self) -> Kind {
-        Kind { edge: true, reports_end: true, exclusive: true }
+        let scripted = Kind { edge: true, reports_end: true, exclusive: true };
+        self.inner.borrow().kernel.as_ref().map_or(scripted, |kernel| kernel.kind())
     }
 
     fn add(&mut self, target: Registration, direction: Direction, mode: Mode) -> io::Result<()> {
         self.note(Call::Add { descriptor: target.descriptor, direction, mode });
-        self.watch(target)
+        self.watch(target, |kernel| kernel.add(target, direction, mode))
     }
 
     fn del(&mut self, target: Registration, direction: Direction) -> io::Result<()> {
         self.note(Call::Del { descriptor: target.descriptor, direction });
-        Ok(())
+        self.pass_on(|kernel| kernel.del(target, direction))
     }
 
     fn add_connection(&mut self, target: Registration) -> io::Result<()> {
         self.note(Call::AddConnection { descriptor: target.descriptor });
-        self.watch(target)
+        self.watch(target, |kernel| kernel.add_connection(target))
     }
 
     fn del_connection(&mut self, target: Registration, closing: bool) -> io::Result<()> {
         self.note(Call::DelConnection { descriptor: target.descriptor, closing });
-        Ok(())
+        self.pass_on(|kernel| kernel.del_connection(target, closing))
     }
 
-    fn notify(&mut self, _: BorrowedFd<'_>, _: Token) -> io::Result<()> {
-        Ok(())
+    fn notify(&mut self, descriptor: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        self.pass_on(|kernel| kernel.notify(descriptor, token))
     }
 
     fn process_events(
@@ -170,6 +225,6 @@ impl Backend for Script {
         }
         self.now.set(self.now.get() + std::mem::take(&mut inner.advance_ms));
         reports.append(&mut inner.reports);
-        Ok(())
+        inner.ask_kernel(reports)
     }
 }
