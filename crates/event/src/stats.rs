@@ -184,7 +184,7 @@ impl Stats {
 
     /// The word of a gauge that others write too.
     pub(crate) fn word(&self, gauge: Gauge) -> &AtomicU64 {
-        &self.words[self.base + Self::gauge_word(gauge)]
+        &self.0[Self::gauge_word(gauge)]
     }
 
     /// How many connections are in `phase`.

@@ -248,7 +248,7 @@ impl Stage {
         let kernel = Script::over(kind.open(8).expect("a backend"));
         let stats = Stats::private().expect("memory");
         let shared = Shared { stats, mutex: Some(mutex.clone()), balance: None, notifier: None };
-        let program = script.to_vec().into_iter();
+        let program = Vec::from(script).into_iter();
         let world = Rc::new(World {
             mutex,
             others,

@@ -2,7 +2,7 @@
 //! true of every worker. The model is that of `tests/model.rs`, which runs a bounded number of them.
 #![no_main]
 
-#[path = "../../tests/support/model.rs"]
+#[path = "../../../crates/event/tests/support/model.rs"]
 mod model;
 
 use std::sync::Once;
