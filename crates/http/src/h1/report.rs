@@ -80,7 +80,8 @@ impl Work {
         if let Some(log) = log {
             self.log(on, log, 0, head_is_known);
         }
-        self.stage = Stage::Closing { linger: true };
+        // Whoever was too slow gets no more time for being slow.
+        self.stage = Stage::Closing { linger: status != 408 };
     }
 }
 
