@@ -44,6 +44,6 @@ fuzz:
 	@cargo fuzz --version >/dev/null 2>&1 || env -u RUSTC_BOOTSTRAP cargo install --locked cargo-fuzz
 	@cd tests; for target in $$(cargo fuzz list); do \
 	    echo "fuzzing $$target for $(SECONDS_EACH) s"; \
-	    mkdir -p fuzz/corpus/$$target; \
+	    mkdir -p fuzz/corpus/$$target fuzz/seeds/$$target; \
 	    cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS_EACH) || exit 1; \
 	done

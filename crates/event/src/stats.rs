@@ -4,6 +4,7 @@
 //! plain stores, and read by anybody at any time. Counters only grow; gauges say what is so now.
 
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use drover_sys::memory::{SharedWords, WordBlock};
@@ -179,6 +180,11 @@ impl Stats {
     /// The value of a gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.0[Self::gauge_word(gauge)].load(Relaxed)
+    }
+
+    /// The word of a gauge that others write too.
+    pub(crate) fn word(&self, gauge: Gauge) -> &AtomicU64 {
+        &self.0[Self::gauge_word(gauge)]
     }
 
     /// How many connections are in `phase`.

@@ -22,7 +22,7 @@ use nix::unistd;
 use tracing::debug;
 
 use crate::accept::gate::{for_each_listener, put_all_in};
-use crate::accept::take_out;
+use crate::accept::{take_out, word};
 use crate::clock::Millis;
 use crate::core::{Core, State};
 use crate::listener::Strategy;
@@ -87,9 +87,7 @@ impl Balance {
     /// Wakes worker `to`, so that it looks at what is queued.
     fn hand_over(&self, to: usize, now: Millis) {
         let peer = &self.peers[to];
-        if peer.stats.gauge(Gauge::WokenAt) == 0 {
-            peer.stats.set(Gauge::WokenAt, now.as_u64());
-        }
+        word::hand_over(peer.stats.word(Gauge::WokenAt), now.as_u64());
         // A full counter (EAGAIN) means that it has been woken already.
         let _ = unistd::write(&peer.notifier, &1u64.to_ne_bytes());
     }
@@ -148,11 +146,8 @@ pub(crate) fn leave_to_others(core: &Core, state: &State) {
 /// Answers a worker that handed over: has the kernel look at the queues again. This is asked for
 /// once a turn, so that no answer hangs on the notification that ended the wait.
 pub(crate) fn answer(core: &Core, state: &mut State) {
-    if state.gate.balance.is_none() || core.stats().gauge(Gauge::WokenAt) == 0 {
-        return;
-    }
-    core.stats().set(Gauge::WokenAt, 0);
-    if state.gate.balanced_listeners_in {
+    let handed_over = state.gate.balance.is_some() && word::answer(core.stats().word(Gauge::WokenAt));
+    if handed_over && state.gate.balanced_listeners_in {
         for_each_listener(state, Strategy::Balanced, take_out);
         put_all_in(core, state, Strategy::Balanced);
     }

@@ -12,6 +12,7 @@ pub(crate) mod gate;
 pub(crate) mod hope;
 pub mod mutex;
 pub(crate) mod reuseport;
+mod word;
 
 use std::io;
 use std::net::SocketAddr;

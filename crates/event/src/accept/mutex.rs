@@ -4,12 +4,11 @@
 //! releases it in the owner's name.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::AtomicU64;
 
 use drover_sys::memory::SharedWords;
 
-/// The value of a free mutex; no process has this pid.
-const FREE: u64 = 0;
+use crate::accept::word::{self, NOBODY, Word};
 
 /// One process' view of the accept mutex.
 #[derive(Clone, Debug)]
@@ -31,7 +30,7 @@ impl AcceptMutex {
 
     /// Takes the mutex if it is free.
     pub fn try_lock(&self) -> bool {
-        self.words[self.index].compare_exchange(FREE, self.pid, AcqRel, Acquire).is_ok()
+        word::try_lock(self.word(), self.pid)
     }
 
     /// Releases the mutex if this process holds it, and tells whether it did.
@@ -41,15 +40,19 @@ impl AcceptMutex {
 
     /// Releases the mutex if `pid` holds it, and tells whether it did: for a process that died.
     pub fn release_for(&self, pid: u32) -> bool {
-        self.words[self.index].compare_exchange(u64::from(pid), FREE, Release, Acquire).is_ok()
+        word::release(self.word(), u64::from(pid))
     }
 
     /// The pid of the owner, if the mutex is taken.
     pub fn owner(&self) -> Option<u32> {
-        match self.words[self.index].load(Acquire) {
-            FREE => None,
+        match self.word().read() {
+            NOBODY => None,
             pid => Some(pid as u32),
         }
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.words[self.index]
     }
 }
 

@@ -248,12 +248,12 @@ impl Stage {
         let kernel = Script::over(kind.open(8).expect("a backend"));
         let stats = Stats::private().expect("memory");
         let shared = Shared { stats, mutex: Some(mutex.clone()), balance: None, notifier: None };
-        let program = script.to_vec().into_iter();
+        let program = script.to_vec();
         let world = Rc::new(World {
             mutex,
             others,
             script: kernel.clone(),
-            program: RefCell::new(program),
+            program: RefCell::new(program.into_iter()),
             turn: Cell::new(0),
             panics: Cell::new(0),
             sleeps: RefCell::default(),
