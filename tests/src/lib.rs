@@ -1,1 +1,33 @@
-//! What the black-box tests share: starting a daemon in a directory of its own and talking to it.
+//! What the black-box tests and the benchmark share.
+//!
+//! A test takes a fresh [`Directory`] and a [`Port`] of its own, writes a [`Config`], starts the real
+//! binary as [`Drover`] and talks to it as anyone could: over sockets, by signals, through its logs,
+//! its status and `/proc`. Everything is given back when the test ends, also when it fails: dropping a
+//! [`Drover`] ends the master and all its workers, and nothing that the test did not start.
+//!
+//! Nothing here sleeps for a fixed time and hopes. Waiting means [`eventually`]: ask again until a
+//! deadline, then fail and say what was waited for.
+
+pub mod binary;
+pub mod config;
+pub mod daemon;
+pub mod descriptors;
+pub mod directory;
+pub mod http;
+pub mod load;
+pub mod packages;
+pub mod port;
+pub mod process;
+pub mod sockets;
+pub mod status;
+pub mod strace;
+pub mod wait;
+
+pub use config::Config;
+pub use daemon::Drover;
+pub use directory::Directory;
+pub use http::{Client, Response};
+pub use load::Load;
+pub use port::Port;
+pub use strace::Strace;
+pub use wait::{eventually, eventually_within};

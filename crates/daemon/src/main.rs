@@ -1,8 +1,35 @@
-//! The `drover` program.
+//! The `drover` program: command line, configuration, master, workers, signals, logs, scoreboard.
+//!
+//! Read in this order: `commands/run.rs` (the start), `master.rs` (the loop that supervises), `reload.rs`
+//! (from a wish to a generation that serves), `worker.rs` (what a forked child does), `sockets.rs` (what
+//! a reload does to listen sockets), `scoreboard/` (what everyone may see).
 
+mod budget;
 mod cli;
 mod commands;
+mod complaint;
 mod config;
+mod daemonise;
+mod generation;
+mod lock;
+mod log;
+mod log_line;
+mod master;
+mod message;
+mod pidfile;
+mod plan;
+mod privileges;
+mod reload;
+mod respawn;
+mod scoreboard;
+mod services;
+mod signals;
+mod sockets;
+mod supervise;
+mod systemd;
+mod unix_socket;
+mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -12,9 +39,13 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
+        Command::Run(args) => commands::run(args),
         Command::Check(args) => commands::check(args),
         Command::Config(args) => commands::config(args),
-        _ => Err(std::io::Error::other("not part of this build")),
+        Command::Reload(args) => commands::reload(args),
+        Command::Stop(args) => commands::stop(args),
+        Command::Reopen(args) => commands::reopen(args),
+        Command::Status(args) => commands::status(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("drover: {error}");

@@ -277,10 +277,11 @@ impl Slots {
             .then_some(token.index())
     }
 
-    /// Puts the slot at the end of the reusable list, or takes it off.
-    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) {
-        match (self[slot].idle, idle) {
-            (Some(_), Some(_)) | (None, None) => {}
+    /// Puts the slot at the end of the reusable list, or takes it off; tells whether the list changed.
+    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) -> bool {
+        let was = std::mem::replace(&mut self[slot].idle, idle);
+        match (was, idle) {
+            (Some(_), Some(_)) | (None, None) => return false,
             (None, Some(_)) => {
                 let tail = self.reusable.tail;
                 self[slot].previous = tail;
@@ -305,7 +306,7 @@ impl Slots {
                 self.reusable.len -= 1;
             }
         }
-        self[slot].idle = idle;
+        true
     }
 
     /// How many idle connections lending has to reclaim now: none while more than a sixteenth of

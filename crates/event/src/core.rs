@@ -31,12 +31,9 @@ use crate::stats::{Counter, Stats};
 use crate::task::Tasks;
 use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
 
-/// A timer whose deadline would move by less than this is left alone, so that re-setting a
-/// time-out for every request costs a comparison.
+/// A time-out whose deadline would move by less than this is left alone, so that re-setting one for
+/// every request costs a comparison.
 const LAZY_MS: u32 = 300;
-/// By how much of its delay a time-out may be late, and by how much at most.
-const LATE_SHARE: u32 = 64;
-const LATE_MOST_MS: u32 = 64;
 
 /// How a worker is set up.
 #[derive(Clone, Debug)]
@@ -279,7 +276,7 @@ impl Core {
     }
 
     /// Sets a time-out: a timer that need not be exact. It stays where it is if it would move by less
-    /// than 300 ms, and is rounded up so that many share a deadline; see [`rounded`].
+    /// than 300 ms.
     pub(crate) fn set_timeout(&self, state: &mut State, event: EventId, delay: Duration) {
         let delay_ms = clamped(state, delay);
         let key = self.now().key_after(delay_ms);
@@ -290,7 +287,7 @@ impl Core {
             }
             state.timers.remove(&mut state.events, event.index());
         }
-        self.insert_timer(state, event, rounded(key, delay_ms));
+        self.insert_timer(state, event, key);
     }
 
     fn insert_timer(&self, state: &mut State, event: EventId, key: u32) {
@@ -326,15 +323,6 @@ fn clamped(state: &State, delay: Duration) -> u32 {
     delay_ms.clamp(u32::from(state.expiring), MAX_DELAY_MS)
 }
 
-/// Rounds the deadline of a time-out up to a multiple of a power of two: by less than a 64th of its
-/// delay and by less than 64 ms. Thousands of connections then share some hundred deadlines, which
-/// keeps the tree small and has one turn expire what else would take many.
-fn rounded(key: u32, delay_ms: u32) -> u32 {
-    let most = (delay_ms / LATE_SHARE).clamp(1, LATE_MOST_MS);
-    let below = (1 << most.ilog2()) - 1;
-    key.wrapping_add(below) & !below
-}
-
 impl State {
     /// Takes `event` off its queue and out of the timer tree, for good.
     pub(crate) fn retire(&mut self, event: EventId) {
@@ -346,23 +334,5 @@ impl State {
         events[event].flags = Flags::default();
         events[event].handler = crate::event::ignore;
         events[event].task = NONE;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_outs_are_late_by_less_than_a_64th_and_less_than_64_ms() {
-        for delay in [0, 1, 63, 64, 127, 128, 1000, 5000, 60_000, MAX_DELAY_MS] {
-            for now in [0, 1, 77, 4095, u32::MAX - 3] {
-                let key = now.wrapping_add(delay);
-                let late = rounded(key, delay).wrapping_sub(key);
-                assert!(late == 0 || (late < delay / 64 && late < 64), "{late} ms of {delay} ms");
-            }
-        }
-        assert_eq!(rounded(1001, 127), 1001, "short ones are exact");
-        assert_eq!(rounded(60_001, 60_000), 60_032);
     }
 }

@@ -150,6 +150,7 @@ mod tagged;
 mod task;
 mod timer;
 mod token;
+mod waiting;
 mod worker;
 
 pub use accept::balanced::{Balance, BalancePeer};
@@ -168,8 +169,9 @@ pub use listener::{ListenerOptions, Service, Strategy, UnknownStrategy};
 pub use notify::Notifier;
 pub use splice::{Carrying, PipeEnd, Piped, Side, pipe};
 pub use stats::{Counter, Gauge, Stats};
-pub use stream::{BUDGET, Readiness, Stream};
+pub use stream::{BUDGET, Stream};
 pub use task::Task;
 pub use timer::MAX_DELAY_MS;
 pub use token::Token;
+pub use waiting::Readiness;
 pub use worker::Worker;

@@ -12,7 +12,7 @@ use tracing::{debug, error};
 use crate::backend::{Mode, Registration, Report};
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
-use crate::event::{Direction, EventId, Flags};
+use crate::event::{Direction, EventId, Flags, Handler};
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
 use crate::task;
@@ -79,58 +79,55 @@ impl Core {
             Token::ALARM => return,
             _ => {}
         }
-        let Some((slot, reported)) = self.note_readiness(report) else { return };
-        for (direction, reported) in DIRECTIONS.into_iter().zip(reported) {
-            let event = EventId::of_slot(slot, direction);
-            let handler = {
-                let state = &mut *self.state();
-                // The first handler may have closed the slot, and somebody else may have it now.
-                if !reported || state.slots.resolve(report.token).is_none() {
-                    continue;
-                }
-                let flags = state.events[event].flags;
-                let accepts = flags.has(Flags::ACCEPT);
-                // A listener may have been taken out since the report was made.
-                if !flags.has(Flags::WAITING) || (accepts && !flags.has(Flags::ACTIVE)) {
-                    continue;
-                }
-                if posting {
-                    self.post(state, event, if accepts { QueueName::Accept } else { QueueName::Posted });
-                    continue;
-                }
-                state.events[event].handler
-            };
-            handler(self, event);
+        let Some((slot, handlers)) = self.note_readiness(report, posting) else { return };
+        for (direction, handler) in DIRECTIONS.into_iter().zip(handlers) {
+            // The first handler may have closed the slot, and somebody else may have it now.
+            if let Some(handler) = handler
+                && (direction == Direction::Read || self.state().slots.resolve(report.token).is_some())
+            {
+                handler(self, EventId::of_slot(slot, direction));
+            }
         }
     }
 
-    /// Sets the flags that the report implies and tells which directions it is about; `None` for a
-    /// report about a slot's earlier life.
-    fn note_readiness(&self, report: Report) -> Option<(u32, [bool; 2])> {
+    /// Sets the flags that the report implies, and tells which handlers that calls for, or posts their
+    /// events; `None` for a report about a slot's earlier life.
+    fn note_readiness(&self, report: Report, posting: bool) -> Option<(u32, [Option<Handler>; 2])> {
         let state = &mut *self.state();
         let Some(slot) = state.slots.resolve(report.token) else {
             debug!(slot = report.token.index(), "stale event");
             self.stats().add(Counter::StaleEvents, 1);
             return None;
         };
-        let mut reported = [report.readable, report.writable];
-        for (direction, reported) in DIRECTIONS.into_iter().zip(&mut reported) {
-            let flags = &mut state.events[EventId::of_slot(slot, direction)].flags;
-            *reported &= flags.has(Flags::ACTIVE);
-            if !*reported {
+        let mut handlers = [None; 2];
+        for (direction, reported) in DIRECTIONS.into_iter().zip([report.readable, report.writable]) {
+            let id = EventId::of_slot(slot, direction);
+            let event = &mut state.events[id];
+            // A listener may have been taken out since the report was made.
+            if !reported || !event.flags.has(Flags::ACTIVE) {
                 continue;
             }
-            flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            event.flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            let (flags, handler) = (event.flags, event.handler);
+            let accepts = flags.has(Flags::ACCEPT);
             // A level-triggered backend would report it again and again until somebody receives.
-            if !state.kind.edge && !flags.has(Flags::ACCEPT) {
+            if !state.kind.edge && !accepts {
                 let target = registration(state, slot);
-                state.events[EventId::of_slot(slot, direction)].flags.clear(Flags::ACTIVE);
+                state.events[id].flags.clear(Flags::ACTIVE);
                 if let Err(source) = state.backend.disable(target, direction) {
                     error!(slot, "disabling {direction:?}: {source}");
                 }
             }
+            if !flags.has(Flags::WAITING) {
+                continue;
+            }
+            if posting {
+                self.post(state, id, if accepts { QueueName::Accept } else { QueueName::Posted });
+            } else {
+                handlers[direction as usize] = Some(handler);
+            }
         }
-        Some((slot, reported))
+        Some((slot, handlers))
     }
 
     fn take_notification(&self) {

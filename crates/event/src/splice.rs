@@ -22,7 +22,8 @@ use nix::unistd::pipe2;
 use tracing::debug;
 
 use crate::error::StreamError;
-use crate::stream::{Readiness, Stream};
+use crate::stream::Stream;
+use crate::waiting::Readiness;
 
 /// The size of the scratch buffer, and what a kernel pipe holds.
 const SCRATCH: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use drover_sys::memory::SharedWords;
+use drover_sys::memory::{SharedWords, WordBlock};
 
 use crate::connection::Phase;
 
@@ -121,14 +121,14 @@ const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
 
 /// The words of one worker.
 #[derive(Clone, Debug)]
-pub struct Stats {
-    words: Rc<SharedWords>,
-    base: usize,
-}
+pub struct Stats(WordBlock<WORDS>);
+
+/// How many words one worker's block takes.
+const WORDS: usize = PHASES_AT + Phase::COUNT;
 
 impl Stats {
     /// How many words one worker's block takes.
-    pub const WORDS: usize = PHASES_AT + Phase::COUNT;
+    pub const WORDS: usize = WORDS;
 
     /// The word of `counter` within a block.
     pub const fn counter_word(counter: Counter) -> usize {
@@ -149,9 +149,9 @@ impl Stats {
     ///
     /// # Panics
     /// If `words` is too short for that.
-    pub fn new(words: Rc<SharedWords>, base: usize) -> Self {
-        assert!(words.len() >= base + Self::WORDS, "the shared words are too few for a worker's block");
-        Self { words, base }
+    pub fn new(words: &Rc<SharedWords>, base: usize) -> Self {
+        let block = WordBlock::new(words, base);
+        Self(block.expect("the shared words are as many as a worker's block takes"))
     }
 
     /// A block of its own that no other process looks at.
@@ -159,7 +159,7 @@ impl Stats {
     /// # Errors
     /// What `mmap(2)` reports.
     pub fn private() -> std::io::Result<Self> {
-        Ok(Self::new(Rc::new(SharedWords::anonymous(Self::WORDS)?), 0))
+        Ok(Self::new(&Rc::new(SharedWords::anonymous(WORDS)?), 0))
     }
 
     /// Adds `amount` to a counter.
@@ -169,27 +169,27 @@ impl Stats {
 
     /// The value of a counter.
     pub fn counter(&self, counter: Counter) -> u64 {
-        self.words[self.base + Self::counter_word(counter)].load(Relaxed)
+        self.0[Self::counter_word(counter)].load(Relaxed)
     }
 
     /// Sets a gauge.
     pub fn set(&self, gauge: Gauge, value: u64) {
-        self.words[self.base + Self::gauge_word(gauge)].store(value, Relaxed);
+        self.0[Self::gauge_word(gauge)].store(value, Relaxed);
     }
 
     /// The value of a gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
-        self.words[self.base + Self::gauge_word(gauge)].load(Relaxed)
+        self.0[Self::gauge_word(gauge)].load(Relaxed)
     }
 
     /// The word of a gauge that others write too.
     pub(crate) fn word(&self, gauge: Gauge) -> &AtomicU64 {
-        &self.words[self.base + Self::gauge_word(gauge)]
+        &self.0[Self::gauge_word(gauge)]
     }
 
     /// How many connections are in `phase`.
     pub fn in_phase(&self, phase: Phase) -> u64 {
-        self.words[self.base + Self::phase_word(phase)].load(Relaxed)
+        self.0[Self::phase_word(phase)].load(Relaxed)
     }
 
     pub(crate) fn enter_phase(&self, phase: Phase) {
@@ -202,7 +202,7 @@ impl Stats {
 
     /// One writer per block makes a load and a store enough: no locked instruction.
     fn change(&self, word: usize, amount: u64) {
-        let word = &self.words[self.base + word];
+        let word = &self.0[word];
         word.store(word.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 }

@@ -12,23 +12,20 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use drover_sys::socket;
 use nix::errno::Errno;
 use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, shutdown};
-use tracing::error;
 
 use crate::clock::Millis;
-use crate::connection::{Asked, Connection, Holder, Idle, PeerAddress, Phase};
+use crate::connection::{Connection, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
-use crate::readiness;
-use crate::stats::{Counter, Gauge};
+use crate::stats::Counter;
+use crate::waiting::Readiness;
 
 /// How many bytes a task may move through streams before it gives way to others.
 pub const BUDGET: usize = 2 * 1024 * 1024;
@@ -221,7 +218,7 @@ impl Stream {
     /// # Errors
     /// [`StreamError::TimedOut`] when the read time-out passed.
     pub fn readable(&self) -> Readiness<'_> {
-        Readiness { stream: self, direction: Direction::Read, idle: None }
+        Readiness::new(self, Direction::Read, None)
     }
 
     /// Waits until something can be sent.
@@ -229,7 +226,7 @@ impl Stream {
     /// # Errors
     /// [`StreamError::TimedOut`] when the write time-out passed.
     pub fn writable(&self) -> Readiness<'_> {
-        Readiness { stream: self, direction: Direction::Write, idle: None }
+        Readiness::new(self, Direction::Write, None)
     }
 
     /// Waits until something can be received, and lets the worker close the connection meanwhile
@@ -239,7 +236,7 @@ impl Stream {
     /// [`StreamError::Asked`] when the connection is to be closed; [`StreamError::TimedOut`] when
     /// the read time-out passed.
     pub fn idle(&self, terms: Idle) -> Readiness<'_> {
-        Readiness { stream: self, direction: Direction::Read, idle: Some(terms) }
+        Readiness::new(self, Direction::Read, Some(terms))
     }
 
     /// Receives at least one byte into `buffer`, waiting for it; `Ok(0)` is the end of the stream.
@@ -350,67 +347,4 @@ impl Drop for Stream {
 fn descriptor(state: &State, slot: u32) -> io::Result<&OwnedFd> {
     // A stream owns its slot, so the descriptor is there; without it this is what the kernel says.
     state.slots[slot].socket.as_ref().ok_or_else(|| Errno::EBADF.into())
-}
-
-/// Waits for one direction of a stream. Made by [`Stream::readable`] and its like.
-#[must_use = "futures do nothing unless awaited"]
-pub struct Readiness<'a> {
-    stream: &'a Stream,
-    direction: Direction,
-    idle: Option<Idle>,
-}
-
-impl Future for Readiness<'_> {
-    type Output = Result<(), StreamError>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let Stream { core, slot } = self.stream;
-        let (slot, event) = (*slot, EventId::of_slot(*slot, self.direction));
-        let state = &mut *core.state();
-        if let Some(terms) = self.idle {
-            if let Some(asked) = state.slots[slot].asked.take() {
-                return Poll::Ready(Err(StreamError::Asked(asked)));
-            }
-            if state.draining && terms == Idle::Further {
-                return Poll::Ready(Err(StreamError::Asked(Asked::Drain)));
-            }
-        }
-        if state.events[event].flags.take(Flags::TIMED_OUT) {
-            return Poll::Ready(Err(StreamError::TimedOut));
-        }
-        if state.moved > BUDGET {
-            core.give_way(state);
-            return Poll::Pending;
-        }
-        if state.events[event].flags.has(Flags::READY) {
-            return Poll::Ready(Ok(()));
-        }
-        let armed = match self.direction {
-            Direction::Read => readiness::handle_read_event(state, slot),
-            Direction::Write => readiness::handle_write_event(state, slot),
-        };
-        if let Err(error) = armed {
-            error!(connection = state.slots[slot].number, "watching a connection: {error}");
-            return Poll::Ready(Err(error.into()));
-        }
-        state.events[event].flags.set(Flags::WAITING);
-        state.events[event].task = state.tasks.running();
-        if self.idle.is_some() {
-            state.slots.set_idle(slot, self.idle);
-            core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
-        }
-        core.inner().armed.set(true);
-        Poll::Pending
-    }
-}
-
-impl Drop for Readiness<'_> {
-    fn drop(&mut self) {
-        if self.idle.is_some() {
-            let state = &mut *self.stream.core.state();
-            state.slots.set_idle(self.stream.slot, None);
-            let reusable = u64::from(state.slots.reusable());
-            self.stream.core.stats().set(Gauge::ReusableConnections, reusable);
-        }
-    }
 }

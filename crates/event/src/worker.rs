@@ -12,7 +12,7 @@ use crate::event::{EventId, Flags};
 use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
-use crate::timer;
+use crate::timer::{self, Nodes};
 use crate::token::Token;
 
 /// The owner of one worker's loop. A thread runs at most one.
@@ -110,17 +110,16 @@ impl Worker {
         let (clock, stats) = (&self.core.inner().clock, self.core.stats());
         let asleep_from = clock.read();
         let worked = asleep_from.since(self.woke_at);
-        stats.add(Counter::WorkingMs, worked);
-        stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
+        if worked > 0 {
+            stats.add(Counter::WorkingMs, worked);
+            stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
+        }
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
             let signals = self.core.settings().wait_signals.as_ref();
-            let backend = state.backend.name();
-            state
-                .backend
-                .process_events(sleep_ms, signals, &mut self.reports)
-                .map_err(|source| Error::Wait { backend, source })
+            let waited = state.backend.process_events(sleep_ms, signals, &mut self.reports);
+            waited.map_err(|source| Error::Wait { backend: state.backend.name(), source })
         };
         let refreshed = self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports));
         if refreshed {
@@ -159,8 +158,16 @@ impl Worker {
     /// Handles every timer whose deadline is not in the future; one that a handler sets meanwhile is
     /// due in a later turn.
     pub(crate) fn expire_timers(&self) {
-        self.core.state().expiring = true;
-        self.expire_timers_until(self.core.now().key_after(0));
+        let now = self.core.now().key_after(0);
+        {
+            let state = &mut *self.core.state();
+            let due = |first: u32| !timer::before(now, state.events.node(first).key());
+            if !state.timers.first().is_some_and(due) {
+                return;
+            }
+            state.expiring = true;
+        }
+        self.expire_timers_until(now);
         self.core.state().expiring = false;
     }
 

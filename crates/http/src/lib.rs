@@ -1,3 +1,46 @@
 //! HTTP as a service on the event core: codec, exchange, router and handlers.
+//!
+//! The master makes a [`Plan`] of its config, before it forks; each worker [starts](Plan::start) it after the
+//! fork and gives the services to its listeners:
+//!
+//! ```no_run
+//! # fn worker(config: &drover_http::config::Http, core: &drover_event::Core) -> Result<(), Box<dyn std::error::Error>> {
+//! let plan = drover_http::Plan::new(config)?;
+//! let started = plan.start(core)?;
+//! for (listener, service) in plan.listeners().iter().zip(&started.services) {
+//!     println!("{} is served", listener.address);
+//!     // core.listen(socket, options, service.clone())?;
+//! }
+//! started.logs.flush();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to read first: `h1/head.rs` (a request's head), `h1/work.rs` (the protocol between two waits),
+//! `h1/connection.rs` (the waits), `handler/` (what answers).
 
+mod access_log;
+mod conditional;
 pub mod config;
+mod exchange;
+#[doc(hidden)]
+pub mod fuzz;
+pub(crate) mod h1;
+mod handler;
+mod open;
+mod open_file_cache;
+pub(crate) mod path;
+mod plan;
+mod response;
+mod router;
+mod server;
+mod template;
+mod text;
+mod types;
+mod variables;
+
+pub use h1::rule::{Refusal, Rule};
+pub use plan::{Plan, PlanError};
+pub use server::{Logs, StartError, Started};
+pub use template::{Template, TemplateError, check_variables};
+pub use variables::variable_names;

@@ -7,9 +7,14 @@
 mod address;
 pub mod datagram;
 pub mod epoll;
+pub mod fork;
+pub mod listen;
 pub mod memory;
 pub mod poll;
+pub mod priority;
 pub mod select;
+pub mod signal;
 pub mod socket;
 mod time;
+pub mod title;
 pub mod waker;

@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -120,6 +121,31 @@ impl ReadOnlyWords {
     }
 }
 
+/// `N` words in a row of a mapping, which they keep alive. Known in number, they are reached without
+/// a check.
+#[derive(Clone, Debug)]
+pub struct WordBlock<const N: usize> {
+    first: NonNull<[AtomicU64; N]>,
+    _mapping: Rc<SharedWords>,
+}
+
+impl<const N: usize> WordBlock<N> {
+    /// The words from `base` on; `None` if there are not as many.
+    pub fn new(mapping: &Rc<SharedWords>, base: usize) -> Option<Self> {
+        let words: &[AtomicU64; N] = mapping.get(base..)?.first_chunk()?;
+        Some(Self { first: NonNull::from(words), _mapping: Rc::clone(mapping) })
+    }
+}
+
+impl<const N: usize> Deref for WordBlock<N> {
+    type Target = [AtomicU64; N];
+
+    fn deref(&self) -> &[AtomicU64; N] {
+        // SAFETY: the words lie inside a mapping that this value keeps alive and that never moves.
+        unsafe { self.first.as_ref() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +168,17 @@ mod tests {
         assert_eq!(reader.load(7), Some(99));
         assert_eq!(reader.load(16), None);
         std::fs::remove_file(path).expect("removing the temporary file");
+    }
+
+    #[test]
+    fn a_block_is_a_part_of_its_mapping_and_keeps_it() {
+        let words = Rc::new(SharedWords::anonymous(10).expect("mapping"));
+        let block = WordBlock::<4>::new(&words, 6).expect("room");
+        assert!(WordBlock::<4>::new(&words, 7).is_none());
+        assert!(WordBlock::<4>::new(&words, usize::MAX).is_none());
+        words[9].store(5, Ordering::Relaxed);
+        drop(words);
+        assert_eq!(block[3].load(Ordering::Relaxed), 5);
     }
 
     #[test]

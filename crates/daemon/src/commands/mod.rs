@@ -2,6 +2,10 @@
 
 mod check;
 mod config;
+mod control;
+mod findings;
+mod run;
+mod status;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,6 +13,9 @@ use drover_config::{Findings, Style};
 
 pub(crate) use check::check;
 pub(crate) use config::config;
+pub(crate) use control::{reload, reopen, stop};
+pub(crate) use run::run;
+pub(crate) use status::status;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
 pub(crate) fn print_findings(findings: &Findings) {

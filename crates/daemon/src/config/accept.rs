@@ -3,8 +3,8 @@
 use drover_config::ListenAddress;
 use drover_http::config::{Accept, Listener};
 
-use super::Config;
 use super::system::System;
+use super::{Backend, Config};
 
 /// A strategy, and why it is not the one that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,12 +19,13 @@ impl Config {
     /// The strategy of a listener: its own or that of `[events]`, or what that falls back to.
     pub(crate) fn accept_in_force(&self, listener: &Listener, system: &System) -> InForce {
         let wanted = listener.accept.unwrap_or(*self.events.accept);
-        in_force(wanted, &listener.address, self.worker_count(system), *self.process.master)
+        let exclusive = self.events.backend == Backend::Epoll;
+        in_force(wanted, &listener.address, self.worker_count(system), *self.process.master, exclusive)
     }
 }
 
 /// `exclusive` of a worker alone becomes `shared` without a word: it makes no difference to anybody.
-fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool) -> InForce {
+fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool, exclusive: bool) -> InForce {
     let alone = workers == 1;
     let (accept, reason) = match wanted {
         Accept::Reuseport if !master => {
@@ -37,7 +38,11 @@ fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool)
             (Accept::Exclusive, Some("unix sockets cannot share a path"))
         }
         Accept::Mutex if alone => (Accept::Shared, Some("one worker alone has nobody to take turns with")),
+        Accept::Balanced if alone => (Accept::Shared, Some("one worker alone has nobody to share with")),
         Accept::Exclusive if alone => (Accept::Shared, None),
+        Accept::Exclusive if !exclusive => {
+            (Accept::Shared, Some("this backend cannot wake one worker and not the others"))
+        }
         wanted => (wanted, None),
     };
     InForce { accept, reason }

@@ -13,8 +13,8 @@ const OTHER_DESCRIPTORS: u64 = 16;
 impl Config {
     /// Adds findings about everything that goes across keys and tables.
     pub(super) fn check(&self, system: &System, findings: &mut Findings) {
-        let variables = |_: &str| Ok(());
-        self.http.check(&CheckContext { accept: *self.events.accept, variables: &variables }, findings);
+        let variables = &drover_http::check_variables;
+        self.http.check(&CheckContext { accept: *self.events.accept, variables }, findings);
         let listeners = self.http.listeners();
         self.check_slots(&listeners, findings);
         self.check_accept(&listeners, system, findings);

@@ -8,12 +8,14 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drover_config::{Findings, Kind, Located, LogFile, Node, Output, Ranged, Reader, Value};
-use drover_event::BackendKind;
+use drover_config::{Findings, Kind, Leaf, Located, LogFile, Node, Output, Ranged, Reader, Value};
+use drover_event::{BackendKind, DebugConnection};
 use drover_http::config::{Accept, Http};
+use ipnet::IpNet;
 
 pub(crate) use system::System;
 
@@ -88,6 +90,8 @@ drover_config::table! {
         /// Time that connections may take to finish when a worker stops gracefully.
         #[range = Duration::ZERO..=LONGEST]
         pub shutdown_timeout: Duration = Duration::from_secs(30),
+        /// What the signal TERM means to the master: "fast" or "graceful".
+        pub stop_on_term: StopOnTerm = StopOnTerm::Fast,
         /// Most descriptors of each process; else as inherited.
         #[range = 64..=1_048_576]
         #[example = "65536"]
@@ -134,9 +138,28 @@ drover_config::table! {
         /// Time between tries for the accept mutex, and before accepting again after descriptors ran out.
         #[range = SHORTEST..=Duration::from_secs(60)]
         pub accept_mutex_delay: Duration = Duration::from_millis(500),
+        /// By how many connections a worker may be above the least loaded one with accept = "balanced".
+        #[range = 1..=1_000_000]
+        pub balance_slack: u32 = 1,
+        /// How late timers may be, to read the clock less often; else as exact as the clock.
+        #[range = SHORTEST..=Duration::from_secs(60)]
+        #[example = "\"100ms\""]
+        pub timer_resolution: Option<Duration> = None,
+        /// Peers whose connections are logged at debug level: addresses, networks, or "unix:".
+        pub debug_connections: Vec<DebugPeer> = Vec::new(),
         /// Most events taken from the kernel in one turn.
         #[range = 1..=65_536]
         pub epoll_events: u32 = 512,
+    }
+}
+
+drover_config::choice! {
+    /// How the master stops when it is sent TERM.
+    pub(crate) enum StopOnTerm {
+        /// Connections are closed.
+        Fast = "fast",
+        /// Connections may finish, as after QUIT: what container runtimes mean by TERM.
+        Graceful = "graceful",
     }
 }
 
@@ -171,6 +194,10 @@ drover_config::choice! {
     pub(crate) enum Backend {
         /// epoll(7).
         Epoll = "epoll",
+        /// poll(2).
+        Poll = "poll",
+        /// select(2).
+        Select = "select",
     }
 }
 
@@ -178,6 +205,33 @@ impl From<Backend> for BackendKind {
     fn from(backend: Backend) -> BackendKind {
         match backend {
             Backend::Epoll => BackendKind::Epoll,
+            Backend::Poll => BackendKind::Poll,
+            Backend::Select => BackendKind::Select,
+        }
+    }
+}
+
+/// A peer, or a network of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DebugPeer(pub(crate) DebugConnection);
+
+impl Leaf for DebugPeer {
+    const TYPE: &'static str = "network";
+    const HELP: &'static str = "an address \"192.0.2.7\", a network \"10.0.0.0/8\", or \"unix:\"";
+
+    fn parse(text: &str) -> Result<DebugPeer, String> {
+        if text == "unix:" {
+            return Ok(DebugPeer(DebugConnection::Unix));
+        }
+        let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        let network = network.map_err(|_| "neither an address nor a network".to_owned())?;
+        Ok(DebugPeer(DebugConnection::Network(network)))
+    }
+
+    fn text(&self) -> String {
+        match self.0 {
+            DebugConnection::Network(network) => network.to_string(),
+            DebugConnection::Unix => "unix:".to_owned(),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::{Pid, Uid, User};
+use nix::unistd::{Uid, User};
+
+use crate::budget;
 
 /// Facts about the system and the process. Tests make up their own.
 #[derive(Clone, Debug)]
@@ -32,8 +33,8 @@ impl System {
         let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
         System {
             uid: Uid::effective().as_raw(),
-            cpus: cpus(),
-            parallelism: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+            cpus: budget::affinity_cpus(),
+            parallelism: budget::usable_cpus() as u32,
             somaxconn: somaxconn.ok().and_then(|text| text.trim().parse().ok()),
             nofile,
             nofile_hard,
@@ -60,9 +61,4 @@ impl System {
     pub(crate) fn has_user(&self, name: &str) -> bool {
         User::from_name(name).map_or(true, |user| user.is_some())
     }
-}
-
-fn cpus() -> Vec<u32> {
-    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
-    (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
 }

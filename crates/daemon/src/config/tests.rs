@@ -192,6 +192,15 @@ fn a_strategy_that_cannot_be_had_is_named_with_its_fallback() {
         ["127.0.0.1:8080 uses `shared` instead of `mutex`"]
     );
     assert_eq!(
+        findings(&with_server("process.workers = 1\nevents.accept = \"balanced\"")),
+        ["127.0.0.1:8080 uses `shared` instead of `balanced`"]
+    );
+    assert_eq!(
+        findings(&with_server("events.use = \"select\"")),
+        ["127.0.0.1:8080 uses `shared` instead of `exclusive`"]
+    );
+    assert_eq!(findings(&with_server("events.use = \"poll\"\nevents.accept = \"balanced\"")), none);
+    assert_eq!(
         findings(&with_server("process.master = false\nevents.accept = \"reuseport\"")),
         ["127.0.0.1:8080 uses `shared` instead of `reuseport`"]
     );
@@ -247,4 +256,16 @@ fn the_order_of_tables_does_not_matter() {
     let (forth, _) = checked_on("[events]\nepoll_events = 7\n[process]\nnice = 3", &system());
     let (back, _) = checked_on("[process]\nnice = 3\n[events]\nepoll_events = 7", &system());
     assert_eq!(forth, back);
+}
+
+#[test]
+fn debug_connections_are_addresses_and_networks() {
+    let none: [&str; 0] = [];
+    let keys = "events.debug_connections = [\"192.0.2.7\", \"10.0.0.0/8\", \"2001:db8::/32\", \"unix:\"]";
+    assert_eq!(findings(&with_server(keys)), none);
+    assert_eq!(
+        findings(&with_server("events.debug_connections = [\"10.0.0.0/40\"]")).len(),
+        1,
+        "an IPv4 network has at most 32 bits"
+    );
 }

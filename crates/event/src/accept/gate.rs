@@ -25,6 +25,8 @@ pub(crate) struct Gate {
     pub(crate) balanced_listeners_in: bool,
     /// Until when all listeners are out because descriptors or memory ran out.
     paused_until: Option<Millis>,
+    /// Whether a listener has a strategy with a gate, so that a turn has to look.
+    gated: bool,
     /// Above zero: over the load threshold (`connections / 8 - free`, after each accept).
     threshold: i64,
 }
@@ -38,6 +40,7 @@ impl Gate {
             balance,
             balanced_listeners_in: true,
             paused_until: None,
+            gated: false,
             threshold: 0,
         }
     }
@@ -58,6 +61,7 @@ impl Gate {
     /// Whether a listener with `strategy` that is new goes into the backend at once. One that does
     /// not is put in when its gate opens.
     pub(crate) fn admits(&mut self, strategy: Strategy) -> bool {
+        self.gated |= matches!(strategy, Strategy::Balanced | Strategy::Mutex);
         match strategy {
             _ if self.is_paused() => false,
             Strategy::Balanced => self.balanced_listeners_in,
@@ -84,6 +88,9 @@ impl Core {
     /// shortens the sleep where it is not.
     pub(crate) fn try_gate(&self, sleep_ms: &mut Option<u32>) {
         let state = &mut *self.state();
+        if !state.gate.gated && state.gate.paused_until.is_none() {
+            return;
+        }
         let balances = has_listener(state, Strategy::Balanced);
         if balances {
             balanced::answer(self, state);

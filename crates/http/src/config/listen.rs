@@ -17,6 +17,8 @@ drover_config::choice! {
         Mutex = "mutex",
         /// Each worker has its own socket on the same address.
         Reuseport = "reuseport",
+        /// As exclusive, and workers with more connections than others leave new ones to them.
+        Balanced = "balanced",
     }
 }
 
@@ -27,6 +29,7 @@ impl From<Accept> for Strategy {
             Accept::Shared => Strategy::Shared,
             Accept::Mutex => Strategy::Mutex,
             Accept::Reuseport => Strategy::ReusePort,
+            Accept::Balanced => Strategy::Balanced,
         }
     }
 }

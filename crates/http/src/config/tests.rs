@@ -165,7 +165,7 @@ fn log_formats_are_defined_and_their_variables_known() {
 
 #[test]
 fn strategies_have_the_names_of_the_engine() {
-    for accept in [Accept::Exclusive, Accept::Shared, Accept::Mutex, Accept::Reuseport] {
+    for accept in [Accept::Exclusive, Accept::Shared, Accept::Mutex, Accept::Reuseport, Accept::Balanced] {
         assert_eq!(accept.to_string(), drover_event::Strategy::from(accept).to_string());
     }
 }

@@ -1,0 +1,49 @@
+# run    start drover in the foreground with config/drover.toml: http://127.0.0.1:8080/
+# test   every test
+# check  formatting, lints and documentation, warnings denied
+# bench  drover beside nginx and h2o; options: make bench BENCH="--rows return,1k --rounds 3"
+# fuzz   each fuzz target for a while; options: make fuzz SECONDS_EACH=600
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+.DEFAULT_GOAL := run
+.PHONY: run test check bench fuzz
+
+BENCH ?=
+SECONDS_EACH ?= 30
+
+# An optimised build takes a minute or two the first time; cargo shows how far it is.
+run:
+	@cargo build --release -p drover-daemon
+	@exec target/release/drover run -c config/drover.toml
+
+# The tests start the real binary: it is built before they are. The last line adds up all results.
+test:
+	@cargo build --workspace
+	@{ cargo test --workspace --no-fail-fast && $(call http_tests,poll) && $(call http_tests,select); } 2>&1 \
+	    | awk -f tests/total.awk
+
+# The tests of HTTP once more, with another backend.
+http_tests = DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-http --test '*' \
+    && DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-tests $(addprefix --test ,$(HTTP_TESTS))
+HTTP_TESTS := files header_timeout keep_alive malformed
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+bench:
+	@cargo build --quiet --release -p drover-daemon
+	@cargo build --quiet -p drover-tests
+	@DROVER=target/release/drover target/debug/bench $(BENCH)
+
+# cargo-fuzz wants a nightly compiler only for its flags: the stable one has them behind this variable.
+fuzz: export RUSTC_BOOTSTRAP = 1
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || env -u RUSTC_BOOTSTRAP cargo install --locked cargo-fuzz
+	@cd tests; for target in $$(cargo fuzz list); do \
+	    echo "fuzzing $$target for $(SECONDS_EACH) s"; \
+	    mkdir -p fuzz/corpus/$$target fuzz/seeds/$$target; \
+	    cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS_EACH) || exit 1; \
+	done

@@ -1,0 +1,138 @@
+//! `drover reload`, `stop` and `reopen`: signals to the master of a config, and what became of them.
+//!
+//! The master is whoever holds the lock on the scoreboard: no pid that was written down is trusted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use toml::de::DeTable;
+
+use super::print;
+use crate::cli::{ConfigFile, StopArgs};
+use crate::config::{Config, System};
+use crate::scoreboard::{self, ReadError, Watch};
+
+/// How often a change is looked for.
+const POLL: Duration = Duration::from_millis(20);
+/// A reload takes as long as the new workers need; the master gives up before this.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Has the master read its config again and waits for the verdict.
+pub(crate) fn reload(args: &ConfigFile) -> io::Result<ExitCode> {
+    let watch = Watch::open(&scoreboard_path(&args.path)).map_err(io::Error::other)?;
+    let master = watch.master().map_err(io::Error::other)?;
+    // A reload that began before this one was asked for may have read the config of before.
+    let (begun, _) = watch.reloads();
+    send(master, Signal::SIGHUP)?;
+    let asked = Instant::now();
+    while watch.reloads().1 <= begun {
+        if watch.master().ok() != Some(master) {
+            return Err(io::Error::other(
+                "the master ended before there was a verdict; its log has the reason",
+            ));
+        }
+        if asked.elapsed() > RELOAD_TIMEOUT {
+            return Err(io::Error::other(format!(
+                "there was no verdict within {RELOAD_TIMEOUT:?}; `drover status` shows more"
+            )));
+        }
+        sleep(POLL);
+    }
+    let snapshot = watch.snapshot().map_err(io::Error::other)?;
+    let Some(verdict) = snapshot.master.verdict else {
+        return Err(io::Error::other("there is no verdict"));
+    };
+    if verdict.accepted {
+        print(&format!("{}\n", verdict.message))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{}", verdict.message.trim_end());
+    eprintln!("\nrefused: generation {} goes on", snapshot.master.generation);
+    Ok(ExitCode::FAILURE)
+}
+
+/// Has the daemon end and waits until it has.
+pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
+    let path = scoreboard_path(&args.file.path);
+    let watch = match Watch::open(&path) {
+        // Signals mean the same in every version.
+        Err(ReadError::OtherVersion(_)) => None,
+        other => Some(other.map_err(io::Error::other)?),
+    };
+    let holder = || match &watch {
+        Some(watch) => watch.master().ok(),
+        None => crate::lock::holder(&path),
+    };
+    let Some(master) = holder() else {
+        return Err(io::Error::other("no drover runs with this configuration"));
+    };
+    send(master, if args.fast { Signal::SIGTERM } else { Signal::SIGQUIT })?;
+    while holder() == Some(master) {
+        sleep(POLL);
+    }
+    print(&format!("drover (process {master}) has stopped\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has master and workers open their log files anew.
+pub(crate) fn reopen(args: &ConfigFile) -> io::Result<ExitCode> {
+    let path = scoreboard_path(&args.path);
+    let Some(master) = crate::lock::holder(&path) else {
+        return Err(io::Error::other("no drover runs with this configuration"));
+    };
+    send(master, Signal::SIGUSR1)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn send(master: Pid, signal: Signal) -> io::Result<()> {
+    kill(master, signal).map_err(|errno| match errno {
+        Errno::EPERM => io::Error::other(format!(
+            "not allowed to signal drover (process {master}): use its user, or root"
+        )),
+        errno => io::Error::other(format!("cannot signal drover (process {master}): {errno}")),
+    })
+}
+
+/// Where the scoreboard of a config is.
+pub(super) fn scoreboard_path(config: &Path) -> PathBuf {
+    let system = System::probe();
+    let directory = match Config::load(config, &system) {
+        Ok((config, _)) => config.process.runtime_dir,
+        Err(_) => runtime_dir_in_broken(config),
+    };
+    scoreboard::path_in(&directory.unwrap_or_else(|| system.runtime_dir()))
+}
+
+/// A config that is broken at the moment, which is when the daemon's opinion is asked for, still tells which
+/// daemon is meant.
+fn runtime_dir_in_broken(config: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(config).ok()?;
+    let (tables, _) = DeTable::parse_recoverable(&text);
+    let process = tables.get_ref().get("process")?.get_ref().as_table()?;
+    let directory = process.get("runtime_dir")?.get_ref().as_str()?;
+    Some(std::path::absolute(config).ok()?.parent()?.join(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_config_still_tells_where_its_daemon_is() {
+        let path = std::env::temp_dir().join(format!("drover-broken-{}.toml", std::process::id()));
+        for (directory, expected) in
+            [("/run/here", PathBuf::from("/run/here")), ("here", std::env::temp_dir().join("here"))]
+        {
+            let text = format!("[process]\nruntime_dir = \"{directory}\"\nworkers = \"many\"\n[nonsense\n");
+            std::fs::write(&path, text).expect("file");
+            assert_eq!(scoreboard_path(&path), scoreboard::path_in(&expected));
+        }
+        std::fs::remove_file(&path).expect("removed");
+    }
+}

@@ -1,0 +1,176 @@
+//! `drover run`: the start, in its order.
+//!
+//! Read and check the config, go into the background if asked to, make the runtime directory and the
+//! scoreboard, open the listen sockets, write the pid file, start the workers, say that they are ready.
+//! Whatever fails ends it with a message that names the file, the line or the address.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use drover_config::Findings;
+use drover_sys::title::Title;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::Pid;
+use thiserror::Error;
+use tracing::debug;
+
+use super::print_findings;
+use crate::cli::ConfigFile;
+use crate::config::{Config, System};
+use crate::daemonise::Launcher;
+use crate::generation::{Generation, PrepareError};
+use crate::lock::LockError;
+use crate::log;
+use crate::master::Master;
+use crate::pidfile::PidFile;
+use crate::scoreboard::{Scoreboard, ScoreboardError};
+use crate::signals::{self, Signals};
+use crate::sockets::Sockets;
+use crate::systemd::Notifier;
+use crate::worker::{self, Start};
+
+/// Why drover does not start.
+#[derive(Debug, Error)]
+enum StartError {
+    #[error(
+        "cannot make the runtime directory {path}: {source}; set [process] runtime_dir to one that can be made"
+    )]
+    RuntimeDir { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Scoreboard(#[from] ScoreboardError),
+    #[error(transparent)]
+    PidFile(#[from] LockError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error("cannot open the log: {0}")]
+    Log(io::Error),
+    #[error("cannot {what}: {source}")]
+    System { what: &'static str, source: io::Error },
+}
+
+/// Runs the daemon, or in a worker's process the worker, to its end.
+pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
+    let system = System::probe();
+    let path = std::path::absolute(&args.path)?;
+    let (config, warnings) = match Config::load(&args.path, &system) {
+        Ok(loaded) => loaded,
+        Err(findings) => return Ok(refused(&findings)),
+    };
+    print_findings(&warnings);
+    match start(path, Rc::new(config), &system) {
+        Ok(code) => Ok(code),
+        Err(error) => {
+            eprintln!("drover: {error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn refused(findings: &Findings) -> ExitCode {
+    print_findings(findings);
+    ExitCode::FAILURE
+}
+
+fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<ExitCode, StartError> {
+    let failed = |what| move |source| StartError::System { what, source };
+    drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
+    signals::block().map_err(failed("block signals"))?;
+    // Files are made with the modes that they are asked for.
+    umask(Mode::from_bits_truncate(0o022));
+    let launcher = if config.process.daemon && *config.process.master {
+        match Launcher::background().map_err(failed("go into the background"))? {
+            Ok(launcher) => launcher,
+            Err(code) => return Ok(code),
+        }
+    } else {
+        Launcher::Foreground
+    };
+    let pid_path = config.process.pid_file.as_deref();
+    pid_path.map_or(Ok(()), PidFile::check_free)?;
+    let board = make_scoreboard(&config)?;
+    log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
+    log::set_process("master");
+    log::log_panics();
+    let first = Generation::prepare(1, Rc::clone(&config), system, &Sockets::default())?;
+    let pid_file = pid_path.map(PidFile::create).transpose()?;
+    if !*config.process.master {
+        return Ok(alone(first, board, launcher, pid_file));
+    }
+    let signals = Signals::new().map_err(failed("read signals"))?;
+    let title = set_title(&config);
+    let generation = Generation::none(config);
+    Ok(Master::new(
+        config_path,
+        board,
+        signals,
+        title,
+        Notifier::from_environment(),
+        pid_file,
+        launcher,
+        generation,
+    )
+    .run(first))
+}
+
+fn make_scoreboard(config: &Config) -> Result<Scoreboard, StartError> {
+    // Filled in when the config was read.
+    let path = config.process.runtime_dir.clone().unwrap_or_default();
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(&path);
+    made.map_err(|source| StartError::RuntimeDir { path: path.clone(), source })?;
+    Ok(Scoreboard::create(&path)?)
+}
+
+fn set_title(config: &Config) -> Option<Title> {
+    let set = Title::new().and_then(|mut title| {
+        title.set(&format!("{}: master", config.process.title))?;
+        Ok(title)
+    });
+    set.inspect_err(|error| debug!("no title: {error}")).ok()
+}
+
+/// One process that is master and worker, for debugging: no forks, no reloads.
+fn alone(
+    mut first: Generation,
+    board: Scoreboard,
+    mut launcher: Launcher,
+    pid_file: Option<PidFile>,
+) -> ExitCode {
+    let seated = first.seat_workers(&board);
+    let (Ok(()), Some(plans), Some(seat)) = (seated, first.plans.clone(), first.seats.first()) else {
+        return ExitCode::FAILURE;
+    };
+    let block = seat.block.clone();
+    block.begin();
+    first.sockets.commit();
+    board.set_generation(1, 1);
+    board.set_state(crate::scoreboard::MasterState::Serving);
+    let start = Start {
+        number: 0,
+        generation: 1,
+        workers: 1,
+        config: Rc::clone(&first.config),
+        plans,
+        identity: first.identity.clone(),
+        sockets: first.sockets.for_worker(0, 1),
+        strategies: Rc::clone(&first.strategies),
+        block,
+        seats: Rc::clone(&first.seats),
+        mutex: board.accept_mutex(Pid::this()),
+        channel: None,
+        complaint: None,
+        title: None,
+    };
+    launcher.ready(&format!(
+        "drover {}: http on {}, one process without a master; stop with Ctrl-C",
+        env!("CARGO_PKG_VERSION"),
+        first.urls().join(", ")
+    ));
+    // Keeps the files of unix sockets until the end.
+    let code = worker::run(start);
+    drop((first, pid_file, board));
+    code
+}

@@ -1,0 +1,82 @@
+//! Going into the background, and telling whoever started drover how that went.
+//!
+//! The starter waits for one byte through a pipe: it ends with success once workers serve, and with a
+//! failure when the daemon ends before that, so a script that starts drover knows. Errors up to then still
+//! reach its terminal.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use drover_sys::fork::{Fork, fork};
+use nix::fcntl::OFlag;
+use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
+use tracing::warn;
+
+/// Whoever waits for the daemon to be ready.
+#[derive(Debug)]
+pub(crate) enum Launcher {
+    /// A person or supervisor that watches the foreground process.
+    Foreground,
+    /// A process that waits at the other end of a pipe.
+    Background(File),
+    /// Nobody any more.
+    Told,
+}
+
+impl Launcher {
+    /// Leaves the terminal: returns in the background process; the starter gets the exit code it is to
+    /// end with.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn background() -> io::Result<Result<Self, ExitCode>> {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        match fork()? {
+            Fork::Parent(_) => {
+                drop(writer);
+                let mut byte = [0];
+                let ready = File::from(reader).read(&mut byte)? == 1;
+                Ok(Err(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+            }
+            Fork::Child => {
+                drop(reader);
+                setsid()?;
+                // Not to keep a file system from being unmounted. Paths are absolute by now.
+                chdir("/")?;
+                dup2_stdin(File::open("/dev/null")?)?;
+                Ok(Ok(Self::Background(File::from(writer))))
+            }
+        }
+    }
+
+    /// Workers serve. `line` says what, where, and how to stop it.
+    pub(crate) fn ready(&mut self, line: &str) {
+        match std::mem::replace(self, Self::Told) {
+            Self::Foreground => eprintln!("{line}"),
+            Self::Background(mut pipe) => {
+                eprintln!("{line}");
+                if let Err(failure) = detach_output().and_then(|()| pipe.write_all(&[1])) {
+                    warn!("cannot tell the starter: {failure}");
+                }
+            }
+            Self::Told => {}
+        }
+    }
+
+    /// The daemon will end. Where the log is a file, whoever started it still wants to see why.
+    pub(crate) fn failed(&mut self, message: Option<&str>) {
+        if let (Some(message), false) = (message, matches!(self, Self::Told)) {
+            eprintln!("drover: {message}");
+        }
+        *self = Self::Told;
+    }
+}
+
+/// From now on nothing that is printed goes to the terminal of the starter.
+fn detach_output() -> io::Result<()> {
+    let null = File::options().write(true).open("/dev/null")?;
+    dup2_stdout(&null)?;
+    dup2_stderr(&null)?;
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The master: reads signals, supervises workers, and carries reloads through.
+//!
+//! One thread, one loop: wait for a signal, a report or a deadline, then look at everything there is to
+//! look at. Nothing in here waits for anything else, and nothing is opened per request.
+//!
+//! Forking is a return: where a worker is forked, the child gets [`ControlFlow::Break`] with all that it
+//! needs, and that travels up through every `?` to [`Master::run`], which drops the master and with it
+//! whatever the child was not meant to have. No list of things to close can be incomplete.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use drover_sys::title::Title;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signal::Signal;
+use nix::sys::time::TimeSpec;
+use tracing::{debug, error, info, warn};
+
+use crate::config::StopOnTerm;
+use crate::daemonise::Launcher;
+use crate::generation::Generation;
+use crate::log;
+use crate::message::{Command, Report};
+use crate::pidfile::PidFile;
+use crate::reload::Reload;
+use crate::respawn::Backoff;
+use crate::scoreboard::{MasterState, Scoreboard};
+use crate::signals::{Received, Sender, Signals};
+use crate::systemd::Notifier;
+use crate::worker::{self, Start};
+use crate::workers::{Stage, Workers};
+
+/// In a child: what the worker starts from. In the master: nothing.
+pub(crate) type Split = ControlFlow<Box<Start>>;
+
+/// Why the master will end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopping {
+    /// Workers finish what they have.
+    Graceful,
+    /// Workers end at once.
+    Fast,
+    /// The first workers could not start.
+    Failed,
+}
+
+/// The master and all that it holds.
+pub(crate) struct Master {
+    pub(super) config_path: PathBuf,
+    pub(super) board: Scoreboard,
+    pub(super) signals: Signals,
+    pub(super) title: Option<Title>,
+    pub(super) notifier: Notifier,
+    /// Held, and removed at the end.
+    pub(super) _pid_file: Option<PidFile>,
+    /// Whoever waits for the first workers to be ready.
+    pub(super) launcher: Launcher,
+    pub(super) workers: Workers,
+    /// The generation that serves.
+    pub(super) generation: Generation,
+    /// The number of the generation that was prepared last.
+    pub(super) last_number: u64,
+    pub(super) reload: Option<Reload>,
+    /// A reload was asked for while another was under way.
+    pub(super) reload_wanted: bool,
+    pub(super) stopping: Option<Stopping>,
+    /// The workers were asked to leave, the master stays.
+    pub(super) parked: bool,
+    pub(super) backoff: BTreeMap<u32, Backoff>,
+    /// Worker numbers to be replaced, and when.
+    pub(super) due: Vec<(u32, Instant)>,
+}
+
+impl Master {
+    /// A master without workers.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a start, each made by its own step")]
+    pub(crate) fn new(
+        config_path: PathBuf,
+        board: Scoreboard,
+        signals: Signals,
+        title: Option<Title>,
+        notifier: Notifier,
+        pid_file: Option<PidFile>,
+        launcher: Launcher,
+        generation: Generation,
+    ) -> Self {
+        Self {
+            config_path,
+            board,
+            signals,
+            title,
+            notifier,
+            _pid_file: pid_file,
+            launcher,
+            generation,
+            workers: Workers::default(),
+            last_number: 1,
+            reload: None,
+            reload_wanted: false,
+            stopping: None,
+            parked: false,
+            backoff: BTreeMap::new(),
+            due: Vec::new(),
+        }
+    }
+
+    /// Starts `first` and supervises until the end; in a worker's process, runs the worker.
+    pub(crate) fn run(mut self, first: Generation) -> ExitCode {
+        match self.supervise(first) {
+            ControlFlow::Continue(code) => code,
+            ControlFlow::Break(start) => {
+                drop(self);
+                worker::run(*start)
+            }
+        }
+    }
+
+    fn supervise(&mut self, first: Generation) -> ControlFlow<Box<Start>, ExitCode> {
+        self.start_candidate(first)?;
+        loop {
+            if self.workers.is_empty()
+                && let Some(stopping) = self.stopping
+            {
+                info!("stopped");
+                let failed = stopping == Stopping::Failed;
+                return ControlFlow::Continue(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+            }
+            self.wait();
+            self.take_signals();
+            self.take_reports();
+            self.collect_ended();
+            self.workers.kill_overdue();
+            self.replace_ended()?;
+            self.advance_reload()?;
+        }
+    }
+
+    /// Sleeps until a signal, a report or the next deadline.
+    fn wait(&self) {
+        let deadlines = [
+            self.workers.next_deadline(),
+            self.due.iter().map(|(_, at)| *at).min(),
+            self.reload.as_ref().and_then(Reload::deadline),
+        ];
+        let timeout = deadlines.into_iter().flatten().min().map(|at| {
+            // A little late rather than a little early, so that what is due is due.
+            TimeSpec::from_duration(at.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
+        });
+        let channels = self.workers.iter().map(AsFd::as_fd);
+        let sources = std::iter::once(self.signals.as_fd()).chain(channels);
+        let mut sources: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match ppoll(&mut sources, timeout, None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => {
+                error!("ppoll: {errno}");
+                // Whatever it is must not make the loop spin.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+
+    fn take_signals(&mut self) {
+        loop {
+            match self.signals.next() {
+                Ok(Some(received)) => self.obey(received),
+                Ok(None) => return,
+                Err(failure) => {
+                    error!("cannot read signals: {failure}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, received: Received) {
+        match received.signal {
+            // The children are looked at in every round.
+            Signal::SIGCHLD => {}
+            Signal::SIGHUP => {
+                info!("{received}: reload");
+                self.reload_wanted = true;
+            }
+            Signal::SIGQUIT => self.stop(Stopping::Graceful, received),
+            Signal::SIGTERM if self.generation.config.process.stop_on_term == StopOnTerm::Graceful => {
+                self.stop(Stopping::Graceful, received);
+            }
+            Signal::SIGTERM | Signal::SIGINT => self.stop(Stopping::Fast, received),
+            Signal::SIGUSR1 => {
+                info!("{received}: reopen log files");
+                self.reopen_logs();
+            }
+            Signal::SIGWINCH => {
+                // Terminals send this one with every change of size, and mean nothing by it.
+                if received.sender == Sender::Kernel {
+                    return;
+                }
+                info!("{received}: the workers stop gracefully, the master stays");
+                self.park();
+            }
+            Signal::SIGUSR2 => warn!("{received}: upgrading the executable is not supported, ignored"),
+            _ => info!("{received}: ignored"),
+        }
+    }
+
+    fn stop(&mut self, how: Stopping, received: Received) {
+        let fast = how == Stopping::Fast;
+        info!("{received}: stop, {}", if fast { "closing what is open" } else { "finishing what is open" });
+        self.begin_stop(how);
+    }
+
+    /// Has the workers end, and the master after them. A fast stop overrules a graceful one.
+    pub(super) fn begin_stop(&mut self, how: Stopping) {
+        self.stopping = match self.stopping {
+            Some(Stopping::Failed) => Some(Stopping::Failed),
+            _ => Some(how),
+        };
+        self.board.set_state(MasterState::Stopping);
+        self.notifier.stopping();
+        self.withdraw_reload();
+        self.due.clear();
+        // Nothing but the draining workers keeps the ports.
+        self.generation.sockets = Default::default();
+        let timeout = self.generation.config.process.shutdown_timeout;
+        for process in self.workers.iter_mut() {
+            match how {
+                Stopping::Graceful => process.drain(timeout),
+                Stopping::Fast | Stopping::Failed => process.stop(),
+            }
+        }
+    }
+
+    fn park(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.withdraw_reload();
+        self.parked = true;
+        self.due.clear();
+        self.board.set_state(MasterState::Parked);
+        let timeout = self.generation.config.process.shutdown_timeout;
+        self.workers.iter_mut().for_each(|process| process.drain(timeout));
+    }
+
+    fn reopen_logs(&mut self) {
+        let reopened = log::reopen(self.generation.owner());
+        // First the master, so that the files are there and belong to the right user.
+        if let Err(failure) = reopened.and_then(|()| self.generation.make_log_files()) {
+            error!("cannot reopen the log files: {failure}");
+        }
+        self.workers.iter().for_each(|process| process.tell(Command::Reopen));
+    }
+
+    fn take_reports(&mut self) {
+        for (pid, report) in self.workers.reports() {
+            let releasing = matches!(self.reload, Some(Reload::Releasing { asked: true, .. }));
+            let Some(process) = self.workers.iter_mut().find(|process| process.pid == pid) else { continue };
+            match report {
+                Report::Ready if process.stage == Stage::Starting => {
+                    process.stage = Stage::Serving;
+                    debug!("worker {} of generation {} is ready", process.number, process.generation);
+                    if releasing && process.surplus {
+                        process.tell(Command::ReleaseSurplus);
+                    }
+                }
+                Report::Ready => {}
+                Report::SurplusReleased => process.surplus = false,
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The pid file: written once the sockets listen, locked while the master lives, removed by the process
+//! that wrote it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Pid;
+
+use crate::lock::{self, LockError};
+
+/// The pid file of this process.
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    path: PathBuf,
+    /// Keeps the lock.
+    _file: File,
+    owner: Pid,
+}
+
+impl PidFile {
+    /// Refuses when a living process holds the file at `path`. Asked early, so that a second daemon is
+    /// told about the first one rather than about a port in use.
+    pub(crate) fn check_free(path: &Path) -> Result<(), LockError> {
+        match lock::holder(path) {
+            None => Ok(()),
+            Some(pid) => Err(LockError::Held {
+                path: path.to_owned(),
+                pid,
+                command: lock::command_of(pid).map(|name| format!(" ({name})")).unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// Makes, locks and writes the file.
+    pub(crate) fn create(path: &Path) -> Result<Self, LockError> {
+        let failed = |source: io::Error| LockError::Io { path: path.to_owned(), source };
+        let mut file = lock::acquire(path)?;
+        let owner = Pid::this();
+        file.set_len(0).and_then(|()| file.write_all(format!("{owner}\n").as_bytes())).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), _file: file, owner })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // A child that drops what it inherited must not remove its parent's file.
+        if Pid::this() == self.owner {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_written_and_goes_away_with_its_owner_alone() {
+        let path = std::env::temp_dir().join(format!("drover-pid-{}", std::process::id()));
+        fs::write(&path, "a much longer line left by a killed process\n").expect("stale file");
+        PidFile::check_free(&path).expect("nobody holds it");
+        let mut file = PidFile::create(&path).expect("created");
+        assert_eq!(fs::read_to_string(&path).expect("read"), format!("{}\n", Pid::this()));
+        file.owner = Pid::from_raw(1);
+        drop(file);
+        assert!(path.exists(), "a process that is not the owner leaves it");
+        drop(PidFile::create(&path).expect("created again"));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_named() {
+        let error = PidFile::create(Path::new("/nonexistent-drover/x.pid")).expect_err("no directory");
+        assert!(error.to_string().contains("/nonexistent-drover/x.pid"), "{error}");
+    }
+}

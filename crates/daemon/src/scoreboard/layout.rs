@@ -1,0 +1,142 @@
+//! Where everything stands in the file; see the picture in the parent module.
+
+use drover_event::{Counter, Gauge, Phase, Stats};
+
+/// The name of the file in the runtime directory.
+pub(super) const FILE_NAME: &str = "scoreboard";
+const MAGIC: u64 = u64::from_be_bytes(*b"drover\0s");
+/// Raised with every change of layout; readers of another version refuse.
+const VERSION: u64 = 1;
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Words of the header, in their order.
+pub(super) const SHAPE: [u64; LINE] = [
+    MAGIC,
+    VERSION,
+    BLOCKS as u64,
+    BLOCK_WORDS as u64,
+    Counter::ALL.len() as u64,
+    Gauge::ALL.len() as u64,
+    Phase::COUNT as u64,
+    MASTER_WORDS as u64,
+];
+
+pub(super) const MUTEX_AT: usize = LINE;
+pub(super) const MASTER_AT: usize = 2 * LINE;
+pub(super) const TOTALS_AT: usize = MASTER_AT + MASTER_WORDS;
+pub(super) const BLOCKS_AT: usize = TOTALS_AT + BLOCK_WORDS;
+
+/// Worker processes at one time, over all generations. A thousand workers and those of the generation
+/// before, which may still drain.
+pub(super) const BLOCKS: usize = 2048;
+/// Words of the identity in front of a worker's counters.
+pub(super) const IDENTITY_WORDS: usize = LINE;
+pub(super) const BLOCK_WORDS: usize = (IDENTITY_WORDS + Stats::WORDS).next_multiple_of(LINE);
+pub(super) const WORDS: usize = BLOCKS_AT + BLOCKS * BLOCK_WORDS;
+
+/// Bytes of the verdict's message that are kept.
+pub(super) const MESSAGE_BYTES: usize = 8192;
+pub(super) const MASTER_WORDS: usize = Master::COUNT + MESSAGE_BYTES / 8;
+
+/// Words of the master's block.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Master {
+    Pid,
+    State,
+    Generation,
+    StartedMs,
+    /// Workers that the generation should have.
+    Workers,
+    ReloadsBegun,
+    ReloadsEnded,
+    /// Of the last reload: 0 none yet, 1 accepted, 2 refused.
+    Verdict,
+    VerdictMs,
+    MessageLength,
+    /// Odd while the verdict is being written.
+    MessageSequence,
+    /// Odd while a block is being folded.
+    FoldSequence,
+    ExitsAsked,
+    ExitsClean,
+    ExitsFailed,
+    ExitsKilled,
+}
+
+impl Master {
+    /// Rounded up to a line, with room for what will be added.
+    pub(super) const COUNT: usize = 24;
+
+    /// Its place in the file.
+    pub(super) const fn at(self) -> usize {
+        MASTER_AT + self as usize
+    }
+}
+
+/// Words of a worker's identity.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Identity {
+    /// Zero in a block that is free.
+    Pid,
+    State,
+    Generation,
+    Number,
+    StartedMs,
+    Slots,
+}
+
+pub(super) const MESSAGE_AT: usize = MASTER_AT + Master::COUNT;
+
+macro_rules! states {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u64)]
+        pub(crate) enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            const ALL: &[$name] = &[$($name::$variant,)+];
+
+            /// The word for it in `drover status`.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            /// What a word in the file means.
+            pub(super) fn from_word(word: u64) -> Option<Self> {
+                Self::ALL.get(usize::try_from(word).ok()?).copied()
+            }
+        }
+    };
+}
+
+states! {
+    /// What a worker is about.
+    WorkerState {
+        /// Its place is kept; there is no process, or not yet.
+        Waiting = "waiting",
+        /// Not ready yet.
+        Starting = "starting",
+        /// Accepting and serving.
+        Serving = "serving",
+        /// Accepts no more and finishes what it has.
+        Draining = "draining",
+    }
+}
+
+states! {
+    /// What the master is about.
+    MasterState {
+        /// The first workers are not ready yet.
+        Starting = "starting",
+        /// As it should be.
+        Serving = "serving",
+        /// A new generation is on its way.
+        Reloading = "reloading",
+        /// The workers were asked to leave and the master stays.
+        Parked = "parked",
+        /// It will end.
+        Stopping = "stopping",
+    }
+}

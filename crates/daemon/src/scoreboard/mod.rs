@@ -1,0 +1,292 @@
+//! The scoreboard: what master and workers publish, in one shared file of 64-bit words.
+//!
+//! ```text
+//! header   magic, version, shape                      8 words
+//! mutex    the accept mutex, on a line of its own     8 words
+//! master   pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
+//! totals   counters of workers that have ended        [`BLOCK_WORDS`]
+//! blocks   one per worker, while it lives              [`BLOCKS`] times [`BLOCK_WORDS`]
+//! ```
+//!
+//! Every word has one writer: the process whose block it is, and the master for blocks that nobody has.
+//! Anyone who may open the file reads it, also while every process hangs. When a worker ends, the master
+//! folds its counters into the totals and frees the block, between two bumps of a word that tells readers
+//! to look again: sums never fall and nothing is counted twice. The file is sparse; blocks that were never
+//! used take no memory.
+//!
+//! The master locks the file ([`crate::lock`]), which also keeps a second daemon out of its directory.
+
+mod layout;
+mod snapshot;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::SystemTime;
+
+use drover_event::{AcceptMutex, Counter, Gauge, Phase, Stats};
+use drover_sys::memory::SharedWords;
+use nix::unistd::Pid;
+use thiserror::Error;
+
+use crate::lock::{self, LockError};
+use layout::{
+    BLOCK_WORDS, BLOCKS, BLOCKS_AT, FILE_NAME, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, MUTEX_AT,
+    Master, SHAPE, TOTALS_AT, WORDS,
+};
+
+pub(crate) use layout::{MasterState, WorkerState};
+#[cfg(test)]
+pub(crate) use snapshot::unlocked;
+pub(crate) use snapshot::{ReadError, Snapshot, Watch, WorkerView};
+
+/// How a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It was asked to.
+    Asked,
+    /// With code 0, but nobody asked through the master.
+    Clean,
+    /// With another code.
+    Failed,
+    /// By a signal.
+    Killed,
+}
+
+/// Why there is no scoreboard.
+#[derive(Debug, Error)]
+pub(crate) enum ScoreboardError {
+    /// Another daemon has it, or the file cannot be had.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// It could not be mapped.
+    #[error("cannot map the scoreboard {path}: {source}")]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Where the scoreboard of a runtime directory is.
+pub(crate) fn path_in(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join(FILE_NAME)
+}
+
+/// The master's end: makes the file, writes its block, lends the others.
+#[derive(Debug)]
+pub(crate) struct Scoreboard {
+    words: Rc<SharedWords>,
+    path: PathBuf,
+    /// Keeps the lock.
+    _file: File,
+    owner: Pid,
+}
+
+impl Scoreboard {
+    /// Makes the scoreboard of `runtime_dir`. A file that a killed master left is replaced and not
+    /// reused, because its workers may still write to it.
+    ///
+    /// # Errors
+    /// When a living daemon holds it, or the system refuses.
+    pub(crate) fn create(runtime_dir: &Path) -> Result<Self, ScoreboardError> {
+        let path = path_in(runtime_dir);
+        let map_error = |source| ScoreboardError::Map { path: path.clone(), source };
+        let file = loop {
+            let file = lock::acquire(&path)?;
+            if file.metadata().map_err(map_error)?.len() == 0 {
+                break file;
+            }
+            std::fs::remove_file(&path).map_err(map_error)?;
+        };
+        let words = Rc::new(SharedWords::create(&file, WORDS).map_err(map_error)?);
+        let board = Self { words, path, _file: file, owner: Pid::this() };
+        board.set(Master::Pid, board.owner.as_raw() as u64);
+        board.set(Master::StartedMs, unix_ms());
+        // The magic comes last: a reader that sees it sees the rest.
+        for (index, value) in SHAPE.iter().enumerate().rev() {
+            board.words[index].store(*value, Release);
+        }
+        Ok(board)
+    }
+
+    /// The accept mutex in the name of `pid`.
+    pub(crate) fn accept_mutex(&self, pid: Pid) -> AcceptMutex {
+        AcceptMutex::new(Rc::clone(&self.words), MUTEX_AT, pid.as_raw() as u32)
+    }
+
+    /// Lends a free block for a worker of a generation; `None` when all are lent. It is kept in the name of
+    /// the master until the worker is there.
+    pub(crate) fn lend(&self, generation: u64, number: u32, slots: u32) -> Option<Block> {
+        let free = |index: &usize| !self.lent(*index);
+        let base = BLOCKS_AT + (0..BLOCKS).find(free)? * BLOCK_WORDS;
+        let block = Block { words: Rc::clone(&self.words), base };
+        self.keep(&block, generation, number, slots);
+        Some(block)
+    }
+
+    /// Lends a block again that was just taken back, for the worker that replaces the one that ended: its
+    /// peers go on looking there.
+    pub(crate) fn keep(&self, block: &Block, generation: u64, number: u32, slots: u32) {
+        block.set(Identity::Generation, generation);
+        block.set(Identity::Number, u64::from(number));
+        block.set(Identity::Slots, u64::from(slots));
+        block.set(Identity::StartedMs, unix_ms());
+        block.set(Identity::State, WorkerState::Waiting as u64);
+        block.set_pid(self.owner);
+    }
+
+    fn lent(&self, index: usize) -> bool {
+        self.words[BLOCKS_AT + index * BLOCK_WORDS + Identity::Pid as usize].load(Relaxed) != 0
+    }
+
+    /// Takes back the block of a worker that has ended: its counters go into the totals.
+    pub(crate) fn fold(&self, block: &Block) {
+        self.bump(Master::FoldSequence);
+        for word in IDENTITY_WORDS..IDENTITY_WORDS + Counter::ALL.len() {
+            let ended = self.words[block.base + word].load(Relaxed);
+            let total = &self.words[TOTALS_AT + word];
+            total.store(total.load(Relaxed).wrapping_add(ended), Relaxed);
+        }
+        for word in 0..BLOCK_WORDS {
+            self.words[block.base + word].store(0, Relaxed);
+        }
+        self.bump(Master::FoldSequence);
+    }
+
+    /// Counts the end of a worker.
+    pub(crate) fn count_exit(&self, exit: Exit) {
+        self.bump(match exit {
+            Exit::Asked => Master::ExitsAsked,
+            Exit::Clean => Master::ExitsClean,
+            Exit::Failed => Master::ExitsFailed,
+            Exit::Killed => Master::ExitsKilled,
+        });
+    }
+
+    /// Publishes what the master is about.
+    pub(crate) fn set_state(&self, state: MasterState) {
+        self.set(Master::State, state as u64);
+    }
+
+    /// Publishes which generation serves, and with how many workers.
+    pub(crate) fn set_generation(&self, generation: u64, workers: usize) {
+        self.set(Master::Generation, generation);
+        self.set(Master::Workers, workers as u64);
+    }
+
+    /// A reload begins: the configuration is about to be read.
+    pub(crate) fn reload_begins(&self) {
+        self.bump(Master::ReloadsBegun);
+    }
+
+    /// The reload is over; `message` says why it was refused, or what is new.
+    pub(crate) fn reload_ends(&self, accepted: bool, message: &str) {
+        let mut length = message.len().min(MESSAGE_BYTES);
+        while !message.is_char_boundary(length) {
+            length -= 1;
+        }
+        self.bump(Master::MessageSequence);
+        for (index, bytes) in message.as_bytes()[..length].chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.words[MESSAGE_AT + index].store(u64::from_ne_bytes(word), Relaxed);
+        }
+        self.set(Master::MessageLength, length as u64);
+        self.set(Master::Verdict, if accepted { 1 } else { 2 });
+        self.set(Master::VerdictMs, unix_ms());
+        self.bump(Master::MessageSequence);
+        let begun = self.words[Master::ReloadsBegun.at()].load(Relaxed);
+        self.set(Master::ReloadsEnded, begun);
+    }
+
+    fn set(&self, word: Master, value: u64) {
+        self.words[word.at()].store(value, Release);
+    }
+
+    /// The master is the only writer, so no locked instruction is needed; the order matters to readers.
+    fn bump(&self, word: Master) {
+        let word = &self.words[word.at()];
+        std::sync::atomic::fence(Release);
+        word.store(word.load(Relaxed).wrapping_add(1), Release);
+        std::sync::atomic::fence(Acquire);
+    }
+}
+
+impl Drop for Scoreboard {
+    fn drop(&mut self) {
+        // A child that drops what it inherited must not remove its parent's file.
+        if Pid::this() == self.owner {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The words of one worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    words: Rc<SharedWords>,
+    base: usize,
+}
+
+impl Block {
+    /// A worker is about to be forked for it.
+    pub(crate) fn begin(&self) {
+        self.set(Identity::StartedMs, unix_ms());
+        self.set(Identity::State, WorkerState::Starting as u64);
+    }
+
+    /// Says whose it is. Written by the master right after the fork and by the worker at its start,
+    /// whichever is first.
+    pub(crate) fn set_pid(&self, pid: Pid) {
+        self.set(Identity::Pid, pid.as_raw() as u64);
+    }
+
+    /// Publishes what the worker is about.
+    pub(crate) fn set_state(&self, state: WorkerState) {
+        self.set(Identity::State, state as u64);
+    }
+
+    /// Where the engine counts.
+    pub(crate) fn stats(&self) -> Stats {
+        Stats::new(&self.words, self.base + IDENTITY_WORDS)
+    }
+
+    /// What the worker is doing by its own account, for the report on its end: "serving connection 7, in a
+    /// turn; 3 connections: 2 idle, 1 sending".
+    pub(crate) fn describe(&self) -> String {
+        let stats = self.stats();
+        let state = WorkerState::from_word(self.get(Identity::State))
+            .map_or("of an unknown state", WorkerState::name);
+        let running = match stats.gauge(Gauge::RunningConnection) {
+            0 if stats.gauge(Gauge::TurnStarted) == 0 => "asleep".to_owned(),
+            0 => "in a turn".to_owned(),
+            connection => format!("handling connection {connection}"),
+        };
+        let phases = Phase::ALL.into_iter().map(|phase| (stats.in_phase(phase), phase.name()));
+        let phases: Vec<String> =
+            phases.filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+        let open = stats.gauge(Gauge::OpenConnections);
+        let separator = if phases.is_empty() { "" } else { ": " };
+        format!("{state}, {running}, with {open} connections{separator}{}", phases.join(", "))
+    }
+
+    fn set(&self, word: Identity, value: u64) {
+        self.words[self.base + word as usize].store(value, Release);
+    }
+
+    fn get(&self, word: Identity) -> u64 {
+        self.words[self.base + word as usize].load(Relaxed)
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests;

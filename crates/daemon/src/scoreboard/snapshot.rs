@@ -1,0 +1,290 @@
+//! Reading a scoreboard: from its file alone, without any process having to answer.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering::Acquire, fence};
+use std::time::Duration;
+
+use drover_event::{Counter, Gauge, Phase, Stats};
+use drover_sys::memory::{ReadOnlyWords, SharedWords};
+use nix::unistd::Pid;
+use thiserror::Error;
+
+use super::layout::{
+    BLOCK_WORDS, BLOCKS, BLOCKS_AT, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState,
+    SHAPE, TOTALS_AT, WORDS, WorkerState,
+};
+use crate::lock;
+
+/// How often a reader looks again when it met a writer.
+const TRIES: u32 = 100;
+
+/// Why a scoreboard cannot be read.
+#[derive(Debug, Error)]
+pub(crate) enum ReadError {
+    /// Nobody has it open for writing.
+    #[error("no drover runs with this configuration ({reason})")]
+    NotRunning {
+        /// How that was found out.
+        reason: String,
+    },
+    /// It was made by another version.
+    #[error("the daemon that runs here is another version of drover: use its own binary to look at {0}")]
+    OtherVersion(PathBuf),
+    /// The system said no.
+    #[error("cannot read the scoreboard {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What the master published.
+#[derive(Debug, Clone)]
+pub(crate) struct MasterView {
+    /// Its process, by the kernel's word on who holds the file.
+    pub(crate) pid: Pid,
+    /// What it is about.
+    pub(crate) state: MasterState,
+    /// The generation that serves.
+    pub(crate) generation: u64,
+    /// When it started, in milliseconds of Unix time.
+    pub(crate) started_ms: u64,
+    /// Workers that the generation should have.
+    pub(crate) workers: u64,
+    /// Reloads that have begun.
+    pub(crate) reloads: u64,
+    /// The verdict on the last one that ended.
+    pub(crate) verdict: Option<Verdict>,
+    /// Workers that ended, by cause: asked to, clean, failed, killed.
+    pub(crate) exits: [u64; 4],
+}
+
+/// What became of a reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Whether the new generation serves.
+    pub(crate) accepted: bool,
+    /// Why not, or what is new.
+    pub(crate) message: String,
+    /// When, in milliseconds of Unix time.
+    pub(crate) at_ms: u64,
+}
+
+/// What one worker published.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerView {
+    /// Its process.
+    pub(crate) pid: Pid,
+    /// Its number within its generation.
+    pub(crate) number: u64,
+    /// Its generation.
+    pub(crate) generation: u64,
+    /// What it is about.
+    pub(crate) state: WorkerState,
+    /// When it started, in milliseconds of Unix time.
+    pub(crate) started_ms: u64,
+    /// Slots it has in all.
+    pub(crate) slots: u64,
+    words: Vec<u64>,
+}
+
+impl WorkerView {
+    /// A counter.
+    pub(crate) fn counter(&self, counter: Counter) -> u64 {
+        self.words[Stats::counter_word(counter)]
+    }
+
+    /// A gauge.
+    pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
+        self.words[Stats::gauge_word(gauge)]
+    }
+
+    /// How many connections are in a phase.
+    pub(crate) fn in_phase(&self, phase: Phase) -> u64 {
+        self.words[Stats::phase_word(phase)]
+    }
+}
+
+/// All that a scoreboard says at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    /// The master.
+    pub(crate) master: MasterView,
+    /// Its workers, by generation and number.
+    pub(crate) workers: Vec<WorkerView>,
+    ended: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Reads the scoreboard at `path`.
+    ///
+    /// # Errors
+    /// When nobody writes to it, or somebody of another version does.
+    pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
+        Watch::open(path)?.snapshot()
+    }
+
+    /// A counter summed over all workers there ever were.
+    pub(crate) fn total(&self, counter: Counter) -> u64 {
+        let ended = self.ended[Stats::counter_word(counter)];
+        self.workers.iter().fold(ended, |sum, worker| sum.wrapping_add(worker.counter(counter)))
+    }
+}
+
+/// A scoreboard kept open.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    path: PathBuf,
+    words: ReadOnlyWords,
+}
+
+impl Watch {
+    /// Opens the scoreboard at `path`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
+        let io_error = |source| ReadError::Io { path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ReadError::NotRunning { reason: format!("there is no {}", path.display()) });
+            }
+            other => other.map_err(io_error)?,
+        };
+        // Somebody must hold it; whoever is about to fill it counts as not running yet.
+        holder(path)?;
+        Self::map(path, &file)
+    }
+
+    fn map(path: &Path, file: &File) -> Result<Self, ReadError> {
+        let words = SharedWords::open_read_only(file).map_err(|_| starting(path))?;
+        for (index, expected) in SHAPE.iter().enumerate() {
+            match words.load(index) {
+                Some(0) if index == 0 => return Err(starting(path)),
+                word if word == Some(*expected) => {}
+                _ => return Err(ReadError::OtherVersion(path.to_owned())),
+            }
+        }
+        if words.len() < WORDS {
+            return Err(ReadError::OtherVersion(path.to_owned()));
+        }
+        Ok(Self { path: path.to_owned(), words })
+    }
+
+    /// How many reloads have begun and how many of them have ended.
+    pub(crate) fn reloads(&self) -> (u64, u64) {
+        (self.master_word(Master::ReloadsBegun), self.master_word(Master::ReloadsEnded))
+    }
+
+    /// The process that holds the scoreboard.
+    ///
+    /// # Errors
+    /// [`ReadError::NotRunning`] when none does any more.
+    pub(crate) fn master(&self) -> Result<Pid, ReadError> {
+        holder(&self.path)
+    }
+
+    /// Everything, as of now.
+    ///
+    /// # Errors
+    /// [`ReadError::NotRunning`] when the master is gone.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, ReadError> {
+        Ok(self.snapshot_as(self.master()?))
+    }
+
+    /// Everything, with `master` as the process that holds the scoreboard.
+    pub(crate) fn snapshot_as(&self, master: Pid) -> Snapshot {
+        let (workers, ended) = self.settled(Master::FoldSequence, || {
+            let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
+            workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
+            (workers, self.block_words(TOTALS_AT))
+        });
+        let master = MasterView {
+            pid: master,
+            state: MasterState::from_word(self.master_word(Master::State)).unwrap_or(MasterState::Starting),
+            generation: self.master_word(Master::Generation),
+            started_ms: self.master_word(Master::StartedMs),
+            workers: self.master_word(Master::Workers),
+            reloads: self.master_word(Master::ReloadsBegun),
+            verdict: self.settled(Master::MessageSequence, || self.verdict()),
+            exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
+                .map(|word| self.master_word(word)),
+        };
+        Snapshot { master, workers, ended }
+    }
+
+    /// Runs `read` until no writer came between. A writer that died half-way leaves what it left.
+    fn settled<T>(&self, sequence: Master, read: impl Fn() -> T) -> T {
+        for _ in 0..TRIES {
+            let before = self.master_word(sequence);
+            let result = read();
+            fence(Acquire);
+            if before.is_multiple_of(2) && self.master_word(sequence) == before {
+                return result;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        read()
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        let accepted = match self.master_word(Master::Verdict) {
+            1 => true,
+            2 => false,
+            _ => return None,
+        };
+        let length = (self.master_word(Master::MessageLength) as usize).min(MESSAGE_BYTES);
+        let words = (0..length.div_ceil(8)).map(|index| self.word(MESSAGE_AT + index).to_ne_bytes());
+        let mut bytes = words.collect::<Vec<_>>().concat();
+        bytes.truncate(length);
+        let message = String::from_utf8_lossy(&bytes).into_owned();
+        Some(Verdict { accepted, message, at_ms: self.master_word(Master::VerdictMs) })
+    }
+
+    fn worker(&self, index: usize) -> Option<WorkerView> {
+        let base = BLOCKS_AT + index * BLOCK_WORDS;
+        let identity = |word: Identity| self.word(base + word as usize);
+        let pid = i32::try_from(identity(Identity::Pid)).ok().filter(|pid| *pid > 0)?;
+        Some(WorkerView {
+            pid: Pid::from_raw(pid),
+            number: identity(Identity::Number),
+            generation: identity(Identity::Generation),
+            state: WorkerState::from_word(identity(Identity::State)).unwrap_or(WorkerState::Starting),
+            started_ms: identity(Identity::StartedMs),
+            slots: identity(Identity::Slots),
+            words: self.block_words(base),
+        })
+    }
+
+    fn block_words(&self, base: usize) -> Vec<u64> {
+        (0..Stats::WORDS).map(|word| self.word(base + IDENTITY_WORDS + word)).collect()
+    }
+
+    fn master_word(&self, word: Master) -> u64 {
+        self.word(word.at())
+    }
+
+    /// The length was checked when it was opened; a mapping does not shrink.
+    fn word(&self, index: usize) -> u64 {
+        self.words.load(index).unwrap_or(0)
+    }
+}
+
+fn holder(path: &Path) -> Result<Pid, ReadError> {
+    let reason = || format!("nobody holds {}, which a killed daemon left", path.display());
+    lock::holder(path).ok_or_else(|| ReadError::NotRunning { reason: reason() })
+}
+
+fn starting(path: &Path) -> ReadError {
+    ReadError::NotRunning { reason: format!("{} is still empty", path.display()) }
+}
+
+/// A scoreboard opened without asking who holds it: a process never conflicts with its own locks.
+#[cfg(test)]
+pub(crate) fn unlocked(path: &Path) -> Watch {
+    Watch::map(path, &File::open(path).expect("file")).expect("scoreboard")
+}

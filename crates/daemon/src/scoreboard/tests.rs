@@ -1,0 +1,92 @@
+//! A process never conflicts with its own locks, so readers here go past the question of who holds the
+//! file; `tests/` asks it with real processes.
+
+use super::*;
+
+fn board(name: &str) -> (Scoreboard, Watch, PathBuf) {
+    let directory = std::env::temp_dir().join(format!("drover-board-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("directory");
+    let board = Scoreboard::create(&directory).expect("scoreboard");
+    let watch = snapshot::unlocked(&path_in(&directory));
+    (board, watch, directory)
+}
+
+#[test]
+fn sums_do_not_fall_when_a_worker_ends() {
+    let (board, watch, directory) = board("fold");
+    let first = board.lend(1, 0, 512).expect("block");
+    let second = board.lend(1, 1, 512).expect("block");
+    first.set_pid(Pid::from_raw(101));
+    second.set_pid(Pid::from_raw(102));
+    first.stats().add(Counter::Requests, 7);
+    first.stats().set(Gauge::OpenConnections, 3);
+    second.stats().add(Counter::Requests, 5);
+    let before = watch.snapshot_as(Pid::this());
+    assert_eq!(before.total(Counter::Requests), 12);
+    assert_eq!(before.workers.len(), 2);
+    board.fold(&first);
+    let after = watch.snapshot_as(Pid::this());
+    assert_eq!(after.total(Counter::Requests), 12);
+    assert_eq!(after.workers.iter().map(|worker| worker.pid.as_raw()).collect::<Vec<_>>(), [102]);
+    let again = board.lend(2, 0, 64).expect("the block is free again");
+    assert_eq!(again.stats().gauge(Gauge::OpenConnections), 0, "and clean");
+    again.stats().add(Counter::Requests, 1);
+    assert_eq!(watch.snapshot_as(Pid::this()).total(Counter::Requests), 13);
+    board.fold(&again);
+    board.keep(&again, 2, 0, 64);
+    let kept = watch.snapshot_as(Pid::this());
+    assert_eq!(kept.total(Counter::Requests), 13, "counted once");
+    assert_eq!(kept.workers[1].state, WorkerState::Waiting);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn a_worker_shows_what_it_published() {
+    let (board, watch, directory) = board("worker");
+    let block = board.lend(3, 4, 512).expect("block");
+    block.set_pid(Pid::from_raw(77));
+    block.set_state(WorkerState::Draining);
+    block.stats().add(Counter::Accepts, 9);
+    board.set_generation(3, 2);
+    board.set_state(MasterState::Reloading);
+    board.count_exit(Exit::Killed);
+    let snapshot = watch.snapshot_as(Pid::this());
+    let worker = &snapshot.workers[0];
+    assert_eq!((worker.number, worker.generation, worker.slots), (4, 3, 512));
+    assert_eq!((worker.state, worker.counter(Counter::Accepts)), (WorkerState::Draining, 9));
+    assert_eq!((snapshot.master.generation, snapshot.master.workers), (3, 2));
+    assert_eq!((snapshot.master.state, snapshot.master.exits), (MasterState::Reloading, [0, 0, 0, 1]));
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn a_verdict_is_kept_with_its_message() {
+    let (board, watch, directory) = board("verdict");
+    assert_eq!(watch.snapshot_as(Pid::this()).master.verdict, None);
+    assert_eq!(watch.reloads(), (0, 0));
+    board.reload_begins();
+    assert_eq!(watch.reloads(), (1, 0));
+    board.reload_ends(false, "line 3: unknown key");
+    assert_eq!(watch.reloads(), (1, 1));
+    let verdict = watch.snapshot_as(Pid::this()).master.verdict.expect("a verdict");
+    assert_eq!((verdict.accepted, verdict.message.as_str()), (false, "line 3: unknown key"));
+    board.reload_begins();
+    board.reload_ends(true, &"é".repeat(MESSAGE_BYTES));
+    let verdict = watch.snapshot_as(Pid::this()).master.verdict.expect("a verdict");
+    assert!(verdict.accepted);
+    assert_eq!(verdict.message, "é".repeat(MESSAGE_BYTES / 2), "cut between two characters");
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn blocks_run_out_and_the_file_goes_with_its_owner() {
+    let (board, _watch, directory) = board("full");
+    let blocks: Vec<Block> = std::iter::from_fn(|| board.lend(1, 0, 1)).collect();
+    assert_eq!(blocks.len(), BLOCKS);
+    let path = path_in(&directory);
+    drop(board);
+    assert!(!path.exists());
+    std::fs::write(&path, "something else").expect("a file");
+    drop(Scoreboard::create(&directory).expect("a file nobody holds is replaced"));
+    std::fs::remove_dir_all(directory).expect("removed");
+}

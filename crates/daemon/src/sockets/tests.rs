@@ -1,0 +1,169 @@
+//! The kernel is the judge here: real sockets, real connections, counted where they queue.
+
+use super::*;
+use std::net::{TcpListener, TcpStream};
+
+fn free_address() -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    tcp(listener.local_addr().expect("address"))
+}
+
+fn tcp(place: SocketAddr) -> Address {
+    Address { place: ListenAddress::Tcp(place), ipv6_only: true }
+}
+
+fn place(address: &Address) -> SocketAddr {
+    match address.place {
+        ListenAddress::Tcp(place) => place,
+        ListenAddress::Unix(_) => panic!("not an internet address"),
+    }
+}
+
+fn wanted(address: &Address, sockets: usize) -> BTreeMap<Address, Wanted> {
+    BTreeMap::from([(address.clone(), Wanted { sockets, backlog: 128, deferred: false })])
+}
+
+fn start(address: &Address, sockets: usize) -> Sockets {
+    let mut prepared = Sockets::prepare(&Sockets::default(), &wanted(address, sockets)).expect("prepared");
+    assert!(!prepared.commit());
+    prepared
+}
+
+fn reload(held: &Sockets, address: &Address, sockets: usize) -> Sockets {
+    Sockets::prepare(held, &wanted(address, sockets)).expect("prepared")
+}
+
+fn connect(address: &Address, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(place(address)).expect("connect")).collect()
+}
+
+/// Accepts what is queued on each socket of `address`: counts, the surplus last.
+fn queues(sockets: &Sockets, address: &Address) -> Vec<usize> {
+    let group = &sockets.0[address];
+    let all = group.sockets.iter().chain(&group.surplus);
+    all.map(|socket| {
+        let listener = TcpListener::from(socket.try_clone().expect("clone"));
+        std::iter::from_fn(|| listener.accept().ok()).count()
+    })
+    .collect()
+}
+
+#[test]
+fn a_shared_socket_becomes_the_first_of_a_group_with_its_queue() {
+    let address = free_address();
+    let one = start(&address, 1);
+    let _early = connect(&address, 3);
+    let mut many = reload(&one, &address, 4);
+    let _meanwhile = connect(&address, 40);
+    assert_eq!(queues(&many, &address), [43, 0, 0, 0], "until the commit nothing reaches the new sockets");
+    assert!(!many.commit());
+    drop(one);
+    let _spread = connect(&address, 80);
+    let counts = queues(&many, &address);
+    assert_eq!(counts.iter().sum::<usize>(), 80);
+    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+}
+
+#[test]
+fn a_group_that_shrinks_is_steered_drained_and_closed() {
+    let address = free_address();
+    let four = start(&address, 4);
+    let _early = connect(&address, 60);
+    let mut one = reload(&four, &address, 1);
+    assert!(one.commit(), "there is a surplus");
+    drop(four);
+    let _queued_early = queues(&one, &address);
+    let _steered = connect(&address, 50);
+    assert_eq!(queues(&one, &address), [50, 0, 0, 0]);
+    one.release();
+    let _after = connect(&address, 10);
+    assert_eq!(queues(&one, &address), [10]);
+    let mut again = reload(&one, &address, 3);
+    again.commit();
+    drop(one);
+    let _spread = connect(&address, 90);
+    let counts = queues(&again, &address);
+    assert_eq!((counts.len(), counts.iter().sum::<usize>()), (3, 90));
+    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+}
+
+#[test]
+fn an_abandoned_growth_leaves_the_old_sockets_as_they_were() {
+    let address = free_address();
+    let two = start(&address, 2);
+    let five = reload(&two, &address, 5);
+    let _meanwhile = connect(&address, 30);
+    five.abandon();
+    let _after = connect(&address, 30);
+    let counts = queues(&two, &address);
+    assert_eq!((counts.len(), counts.iter().sum::<usize>()), (2, 60), "{counts:?}");
+}
+
+#[test]
+fn surplus_goes_round_the_workers() {
+    let address = free_address();
+    let five = start(&address, 5);
+    let mut two = reload(&five, &address, 2);
+    two.commit();
+    let surplus = |number| two.for_worker(number, 2)[0].surplus.len();
+    assert_eq!((surplus(0), surplus(1)), (2, 1));
+    assert!(!Rc::ptr_eq(&two.for_worker(0, 2)[0].socket, &two.for_worker(1, 2)[0].socket));
+}
+
+#[test]
+fn a_wider_address_on_the_same_port_can_take_over() {
+    let narrow = free_address();
+    let held = start(&narrow, 1);
+    let wide = tcp(SocketAddr::from(([0, 0, 0, 0], place(&narrow).port())));
+    let mut prepared = Sockets::prepare(&held, &wanted(&wide, 1)).expect("both at once");
+    prepared.commit();
+    drop(held);
+    let _connections = connect(&narrow, 5);
+    assert_eq!(queues(&prepared, &wide), [5]);
+}
+
+#[test]
+fn a_port_of_somebody_else_is_named_and_leaves_nothing_behind() {
+    let free = free_address();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = tcp(taken.local_addr().expect("address"));
+    let mut both = wanted(&free, 3);
+    both.extend(wanted(&address, 3));
+    let error = Sockets::prepare(&Sockets::default(), &both).expect_err("taken");
+    let text = error.to_string();
+    assert!(text.contains(&address.to_string()) && text.contains("another process"), "{text}");
+    TcpListener::bind(place(&free)).expect("what was opened before the failure is closed again");
+}
+
+#[test]
+fn options_change_in_place() {
+    let address = free_address();
+    for sockets in [1, 3] {
+        let held = start(&address, sockets);
+        let mut new = wanted(&address, sockets);
+        new.values_mut().for_each(|wanted| (wanted.backlog, wanted.deferred) = (1024, true));
+        let mut prepared = Sockets::prepare(&held, &new).expect("prepared");
+        prepared.commit();
+        for socket in &prepared.0[&address].sockets {
+            set_changeable(socket, new[&address], false).expect("allowed by the kernel");
+        }
+    }
+}
+
+#[test]
+fn a_unix_socket_stays_over_reloads_and_its_file_goes_with_the_last_owner() {
+    let path = std::env::temp_dir().join(format!("drover-sockets-{}.sock", std::process::id()));
+    let address = Address { place: ListenAddress::Unix(path.clone()), ipv6_only: true };
+    let held = start(&address, 1);
+    let _early = std::os::unix::net::UnixStream::connect(&path).expect("connect");
+    let mut kept = reload(&held, &address, 1);
+    kept.commit();
+    drop(held);
+    let _late = std::os::unix::net::UnixStream::connect(&path).expect("connect");
+    assert!(Sockets::prepare(&Sockets::default(), &wanted(&address, 1)).is_err(), "somebody listens there");
+    let Some(socket) = kept.0[&address].sockets.first() else { panic!("no socket") };
+    let listener = std::os::unix::net::UnixListener::from(socket.try_clone().expect("clone"));
+    assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 3, "with the question who listens");
+    drop(kept);
+    assert!(!path.exists());
+}

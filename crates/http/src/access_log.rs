@@ -1,0 +1,253 @@
+//! Access logs: lines are gathered in memory and written with one `write` to a descriptor that appends.
+//!
+//! Each worker has its own buffer for each file. A flush writes whole lines only, so that the lines of
+//! several workers, which share the file, never mix. What cannot be written is dropped and counted: a log
+//! never holds up a request.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use nix::fcntl::OFlag;
+use tracing::{error, warn};
+
+/// Where lines go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    Stderr,
+    Stdout,
+    File(PathBuf),
+}
+
+impl Target {
+    fn name(&self) -> &Path {
+        match self {
+            Target::Stderr => Path::new("stderr"),
+            Target::Stdout => Path::new("stdout"),
+            Target::File(path) => path,
+        }
+    }
+}
+
+/// How one log is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LogPlan {
+    pub(crate) target: Target,
+    /// Bytes that are gathered; 0 writes each line at once.
+    pub(crate) buffer: usize,
+    /// How long lines wait at most.
+    pub(crate) flush: Duration,
+}
+
+/// One log of one worker.
+#[derive(Debug)]
+pub(crate) struct Log {
+    plan: LogPlan,
+    file: Option<File>,
+    buffer: Vec<u8>,
+    /// A flush is on its way.
+    pub(crate) flush_is_due: bool,
+    /// Lines lost since the last that was written.
+    lost: u64,
+}
+
+impl Log {
+    /// Opens the log.
+    pub(crate) fn open(plan: &LogPlan) -> io::Result<Log> {
+        let file = open(&plan.target)?;
+        Ok(Log { plan: plan.clone(), file, buffer: Vec::new(), flush_is_due: false, lost: 0 })
+    }
+
+    /// How long lines wait at most.
+    pub(crate) fn flush_after(&self) -> Duration {
+        self.plan.flush
+    }
+
+    /// Adds one line, which `write` appends without its end. Gives whether the line now waits for a flush.
+    #[inline]
+    pub(crate) fn line(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        write(&mut self.buffer);
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= self.plan.buffer {
+            self.flush();
+        }
+        !self.buffer.is_empty()
+    }
+
+    /// Writes what was gathered.
+    pub(crate) fn flush(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let written = match (&mut self.file, &self.plan.target) {
+            (Some(file), _) => file.write_all(&self.buffer),
+            (None, Target::Stdout) => io::stdout().lock().write_all(&self.buffer),
+            (None, _) => io::stderr().lock().write_all(&self.buffer),
+        };
+        let lines = memchr::memchr_iter(b'\n', &self.buffer).count() as u64;
+        self.buffer.clear();
+        let name = self.plan.target.name().display();
+        match written {
+            Err(fault) => {
+                // Once, not for every line that follows.
+                if self.lost == 0 {
+                    error!("access log {name}: lines are lost: {fault}");
+                }
+                self.lost += lines;
+            }
+            Ok(()) if self.lost > 0 => {
+                warn!("access log {name}: written again after {} lost lines", self.lost);
+                self.lost = 0;
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Flushes, and goes on in the file that now has the log's name; in the old one where that fails.
+    pub(crate) fn reopen(&mut self) {
+        self.flush();
+        match open(&self.plan.target) {
+            Ok(file) => self.file = file,
+            Err(fault) => {
+                error!("access log {}: not reopened: {fault}", self.plan.target.name().display());
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Standard error and output are not kept: the daemon may give their numbers to other files.
+fn open(target: &Target) -> io::Result<Option<File>> {
+    let Target::File(path) = target else { return Ok(None) };
+    // Without waiting: a pipe that nobody reads must not stop the worker.
+    let options = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let opened =
+        OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(options.bits()).open(path);
+    opened.map(Some)
+}
+
+/// Local time as text, worked out once a second.
+#[derive(Debug)]
+pub(crate) struct LocalTime {
+    zone: TimeZone,
+    second: Option<i64>,
+    /// `02/Jan/2006:15:04:05 +0000`.
+    pub(crate) common: String,
+    /// `2006-01-02T15:04:05+00:00`.
+    pub(crate) iso8601: String,
+}
+
+impl LocalTime {
+    pub(crate) fn new(zone: TimeZone) -> LocalTime {
+        LocalTime { zone, second: None, common: String::new(), iso8601: String::new() }
+    }
+
+    /// The texts for a second since the epoch.
+    #[inline]
+    pub(crate) fn at(&mut self, second: i64) -> &LocalTime {
+        if self.second != Some(second) {
+            self.update(second);
+        }
+        self
+    }
+
+    fn update(&mut self, second: i64) {
+        // Only years far from ours have no timestamp.
+        let time = Timestamp::from_second(second).unwrap_or_default().to_zoned_datetime(self.zone.clone());
+        self.common = time.strftime("%d/%b/%Y:%H:%M:%S %z").to_string();
+        self.iso8601 = time.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+        self.second = Some(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("drover-log-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).expect("a directory can be made");
+            Scratch(path)
+        }
+
+        fn plan(&self, buffer: usize) -> LogPlan {
+            LogPlan { target: Target::File(self.0.join("log")), buffer, flush: Duration::from_secs(1) }
+        }
+
+        fn text(&self, name: &str) -> String {
+            fs::read_to_string(self.0.join(name)).unwrap_or_default()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).expect("the directory can be removed");
+        }
+    }
+
+    #[test]
+    fn lines_are_gathered_and_flushed_at_the_end() {
+        let scratch = Scratch::new("gather");
+        let mut log = Log::open(&scratch.plan(10)).expect("the log opens");
+        assert!(log.line(|out| out.extend_from_slice(b"one")));
+        assert_eq!(scratch.text("log"), "");
+        assert!(!log.line(|out| out.extend_from_slice(b"twotwo")), "the buffer was full");
+        assert_eq!(scratch.text("log"), "one\ntwotwo\n");
+        log.line(|out| out.extend_from_slice(b"3"));
+        drop(log);
+        assert_eq!(scratch.text("log"), "one\ntwotwo\n3\n");
+    }
+
+    #[test]
+    fn without_a_buffer_each_line_is_written() {
+        let scratch = Scratch::new("each");
+        let mut log = Log::open(&scratch.plan(0)).expect("the log opens");
+        assert!(!log.line(|out| out.extend_from_slice(b"one")));
+        assert_eq!(scratch.text("log"), "one\n");
+    }
+
+    #[test]
+    fn a_renamed_file_is_left_on_reopening() {
+        let scratch = Scratch::new("reopen");
+        let mut log = Log::open(&scratch.plan(100)).expect("the log opens");
+        log.line(|out| out.extend_from_slice(b"old"));
+        fs::rename(scratch.0.join("log"), scratch.0.join("log.1")).expect("the log can be renamed");
+        log.reopen();
+        log.line(|out| out.extend_from_slice(b"new"));
+        log.flush();
+        assert_eq!((scratch.text("log.1").as_str(), scratch.text("log").as_str()), ("old\n", "new\n"));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_loses_lines_and_goes_on() {
+        let plan =
+            LogPlan { target: Target::File("/dev/full".into()), buffer: 0, flush: Duration::from_secs(1) };
+        let mut log = Log::open(&plan).expect("the log opens");
+        log.line(|out| out.extend_from_slice(b"one"));
+        log.line(|out| out.extend_from_slice(b"two"));
+        assert_eq!((log.lost, log.buffer.len()), (2, 0));
+    }
+
+    #[test]
+    fn local_time_has_its_offset() {
+        let zone = TimeZone::fixed(jiff::tz::offset(2));
+        let mut time = LocalTime::new(zone);
+        let at = time.at(1_136_214_245);
+        assert_eq!(at.common, "02/Jan/2006:17:04:05 +0200");
+        assert_eq!(at.iso8601, "2006-01-02T17:04:05+02:00");
+        assert_eq!(time.at(1_136_214_246).common, "02/Jan/2006:17:04:06 +0200");
+    }
+}

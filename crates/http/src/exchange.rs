@@ -1,0 +1,93 @@
+//! One request and its answer: what handlers are given and what they give back.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use drover_event::Millis;
+
+use crate::h1::head::Head;
+use crate::h1::method::Method;
+use crate::handler::files::OpenFile;
+use crate::response::{self, Date, Fate};
+use crate::template::Template;
+
+/// A request as handlers see it. They know no socket and no clock.
+pub(crate) struct Request<'a> {
+    pub(crate) head: &'a Head,
+    /// The bytes the head was parsed from.
+    pub(crate) bytes: &'a [u8],
+    /// What becomes of the connection after the answer.
+    pub(crate) fate: Fate,
+    pub(crate) date: &'a Date,
+    pub(crate) now: Millis,
+    /// The value of the field `Server`.
+    pub(crate) server: &'a str,
+    /// Appends a text with the values of its variables.
+    pub(crate) render: &'a dyn Fn(&Template, &mut Vec<u8>),
+}
+
+impl Request<'_> {
+    /// The path that is matched and looked up.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.head.path(self.bytes)
+    }
+
+    /// Whether the answer has a body, where its status allows one.
+    pub(crate) fn wants_body(&self) -> bool {
+        self.head.method != Method::Head
+    }
+}
+
+/// The part of an answer's body that does not stand in the output yet.
+pub(crate) enum Rest {
+    Nothing,
+    /// A range of a file, from memory or from the file itself.
+    File(Rc<OpenFile>, Range<u64>),
+}
+
+/// An answer, begun: its head stands in the output.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Bytes of the body that stand in the output.
+    pub(crate) body: usize,
+    pub(crate) rest: Rest,
+}
+
+impl Answer {
+    pub(crate) fn complete(status: u16, body: usize) -> Answer {
+        Answer { status, body, rest: Rest::Nothing }
+    }
+}
+
+/// Appends an answer with these `fields` (whole lines) and a small page as its body.
+pub(crate) fn page(request: &Request<'_>, status: u16, fields: &[u8], out: &mut Vec<u8>) -> Answer {
+    let page = response::page(status, request.server);
+    with_body(request, status, fields, response::PAGE_TYPE, &page, out)
+}
+
+/// Appends an answer with these `fields` (whole lines) and `body`.
+pub(crate) fn with_body(
+    request: &Request<'_>,
+    status: u16,
+    fields: &[u8],
+    content_type: &str,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Answer {
+    response::begin(out, status, request.server, request.date);
+    out.extend_from_slice(fields);
+    if response::has_no_content(status) {
+        out.extend_from_slice(request.fate.last_lines());
+        return Answer::complete(status, 0);
+    }
+    if !body.is_empty() {
+        response::field(out, "Content-Type", content_type.as_bytes());
+    }
+    response::content_length(out, body.len() as u64);
+    out.extend_from_slice(request.fate.last_lines());
+    if !request.wants_body() {
+        return Answer::complete(status, 0);
+    }
+    out.extend_from_slice(body);
+    Answer::complete(status, body.len())
+}

@@ -1,0 +1,246 @@
+//! A connection: one `async fn` from accept to close.
+//!
+//! What usually happens needs no waiting and allocates nothing: readable, one receive, the answer made, one
+//! send, idle again. That is [`Conversation::pass`]. Whatever must wait meanwhile (more of a head, a body, a
+//! client that reads slowly, a large file, a delay) goes on in a boxed future, [`at_length`], so that an idle
+//! connection's own future stays small.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
+
+use super::at_length::at_length;
+use super::report::About;
+use super::work::{Step, Work};
+use crate::handler::files::{Content, OpenFile};
+use crate::server::WorkerState;
+use crate::variables::Facts;
+
+/// A client's connection.
+pub(crate) struct Conversation {
+    pub(crate) stream: Stream,
+    pub(crate) worker: Rc<WorkerState>,
+    /// Number of the listener that accepted it.
+    pub(crate) listener: usize,
+    /// Requests so far.
+    pub(crate) requests: u64,
+    /// The worker drains: what is there is served, and nothing after it.
+    draining: bool,
+    /// The time-out for the head that is being received is set.
+    pub(super) head_is_timed: bool,
+}
+
+/// How long an idle connection of a draining worker waits for a request that is on its way.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// How a pass ended.
+enum Pass {
+    /// Nothing is left to do until the client sends.
+    Idle,
+    Closed,
+    /// Something must wait.
+    AtLength(Box<(Box<Work>, Step)>),
+}
+
+/// Serves a connection until it closes.
+pub(crate) async fn serve(mut on: Conversation) {
+    on.stream.set_read_timeout(on.worker.plan.timeouts.header);
+    on.head_is_timed = true;
+    loop {
+        let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
+        match on.stream.idle(terms).await {
+            Ok(()) => {}
+            Err(StreamError::Asked(Asked::Drain)) => {
+                // The next request may be on its way: closing now would answer it with a reset. Who sends
+                // one soon gets an answer that says the connection closes.
+                on.draining = true;
+                on.stream.set_read_timeout(DRAIN_GRACE);
+                if on.stream.readable().await.is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+        match on.pass() {
+            Pass::Idle => {}
+            Pass::Closed => return,
+            Pass::AtLength(rest) => {
+                if !Box::pin(at_length(&mut on, *rest)).await {
+                    return;
+                }
+            }
+        }
+        if on.draining {
+            return;
+        }
+    }
+}
+
+impl Conversation {
+    pub(crate) fn new(stream: Stream, worker: Rc<WorkerState>, listener: usize) -> Conversation {
+        Conversation { stream, worker, listener, requests: 0, draining: false, head_is_timed: false }
+    }
+
+    /// Whether the request at hand is the connection's last for the worker's sake.
+    #[inline]
+    pub(crate) fn is_last(&self) -> bool {
+        self.draining || self.stream.core().is_draining()
+    }
+
+    /// Receives once, answers what came, and sends once.
+    #[inline]
+    fn pass(&mut self) -> Pass {
+        let mut work = self.worker.take_work(self.stream.core());
+        let pass = match self.stream.try_receive(&mut work.input) {
+            Ok(count) if count > 0 => {
+                work.filled = count;
+                work.started = self.stream.core().now();
+                self.answer_at_once(&mut work)
+            }
+            // The receive was tried in the hope that something is there already.
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Ok(Pass::Idle),
+            Ok(_) | Err(_) => Ok(Pass::Closed),
+        };
+        match pass {
+            Ok(pass) => {
+                self.worker.give_back(work);
+                pass
+            }
+            Err(step) => Pass::AtLength(Box::new((work, step))),
+        }
+    }
+
+    /// Answers without waiting; fails with the step that must wait.
+    #[inline]
+    fn answer_at_once(&mut self, work: &mut Work) -> Result<Pass, Step> {
+        loop {
+            let step = work.advance(self);
+            let pass = match &step {
+                Step::Receive if work.is_drained() => Pass::Idle,
+                Step::Close { linger: false } => Pass::Closed,
+                Step::Send(file, range) => {
+                    if self.send_at_once(work, file, range) {
+                        work.finish(self, range.end - range.start);
+                        continue;
+                    }
+                    return Err(step);
+                }
+                _ => return Err(step),
+            };
+            match self.send_output(work) {
+                Ok(true) => {}
+                Ok(false) => return Err(step),
+                Err(_) => return Ok(Pass::Closed),
+            }
+            if let Pass::Idle = pass {
+                self.wait_for_further();
+            }
+            return Ok(pass);
+        }
+    }
+
+    /// Sends the output with one call; false where that did not do it all.
+    #[inline]
+    fn send_output(&self, work: &mut Work) -> io::Result<bool> {
+        let output = &work.output[work.sent..];
+        if output.is_empty() {
+            return Ok(true);
+        }
+        match self.stream.try_send(output, false) {
+            Ok(count) => {
+                work.sent += count;
+                Ok(work.sent == work.output.len())
+            }
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Sends the output and a part of a file from memory with one call. False where that did not do it all;
+    /// then nothing of the file counts as sent.
+    fn send_at_once(&self, work: &mut Work, file: &OpenFile, range: &Range<u64>) -> bool {
+        let Content::Memory(bytes) = &file.content else { return false };
+        let part = &bytes[range.start as usize..range.end as usize];
+        let output = &work.output[work.sent..];
+        let whole = output.len() + part.len();
+        match self.stream.try_send_vectored(&[IoSlice::new(output), IoSlice::new(part)], false) {
+            Ok(count) if count == whole => {
+                work.output.clear();
+                work.sent = 0;
+                true
+            }
+            Ok(count) => {
+                // What of the part went out is made up for: the rest joins the output, as if it were all head.
+                let of_output = count.min(output.len());
+                work.sent += of_output;
+                let left = &part[count - of_output..];
+                work.output.extend_from_slice(left);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The connection may stay, idle, for the keep-alive time.
+    #[inline]
+    pub(super) fn wait_for_further(&mut self) {
+        self.stream.set_phase(Phase::Idle);
+        self.stream.set_read_timeout(self.worker.plan.timeouts.keepalive);
+        self.head_is_timed = false;
+    }
+
+    /// Calls `then` with what is known about a request.
+    pub(crate) fn with_facts(
+        &self,
+        about: &About<'_>,
+        needs_local: bool,
+        needs_time: bool,
+        then: impl FnOnce(&Facts<'_>),
+    ) {
+        let core = self.stream.core();
+        let unix_millis = u64::try_from(core.wall_clock().unix_millis()).unwrap_or(0);
+        let mut time = self.worker.time.borrow_mut();
+        let time = if needs_time { time.at((unix_millis / 1000) as i64) } else { &*time };
+        then(&Facts {
+            head: about.head,
+            bytes: about.bytes,
+            remote: match self.stream.peer() {
+                PeerAddress::Internet(address) => Some(address),
+                PeerAddress::Unix => None,
+            },
+            local: if needs_local { self.stream.local().ok().flatten() } else { None },
+            pid: self.worker.pid,
+            worker: self.worker.worker,
+            connection: self.stream.number(),
+            connection_requests: self.requests,
+            server_name: &self.worker.plan.servers[about.server].name,
+            status: 0,
+            bytes_sent: 0,
+            body_bytes_sent: 0,
+            request_length: about.length,
+            sent_head: b"",
+            request_time: core.now().since(about.started),
+            unix_millis,
+            time_local: &time.common,
+            time_iso8601: &time.iso8601,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F: Future>(_: fn(Conversation) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let size = size_of_future(serve);
+        assert!(size <= 160, "an idle connection's future has {size} bytes");
+    }
+}

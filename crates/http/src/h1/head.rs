@@ -1,0 +1,367 @@
+//! The head of a request: request line and fields.
+//!
+//! `httparse` finds the parts; what it lets pass though it could be read in two ways is refused here. The
+//! result is compact: ranges into the bytes received and numbers of known names, so that a head costs no
+//! allocation. Bytes come in as a slice; no socket and no clock is known here.
+//!
+//! Invariant: the answer depends on the bytes alone, never on how they were split. Feeding a prefix gives
+//! `Partial` until the answer is certain, and that answer then stays, whatever follows.
+
+use std::mem::MaybeUninit;
+
+use super::method::Method;
+use super::name::{Name, is_same};
+use super::rule::{Refusal, Rule};
+use super::target::{self, Form, Target};
+use super::{body, scan};
+use crate::path;
+
+/// Bounds on a head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of the whole head, request line and empty lines included.
+    pub(crate) size: usize,
+    /// Number of fields.
+    pub(crate) max_headers: usize,
+    /// Keep fields with `_` or `.` in their names instead of dropping them.
+    pub(crate) keep_odd_names: bool,
+}
+
+/// A range of the head's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+
+    /// Where `part`, a piece of `whole`, lies in it.
+    #[inline]
+    fn within(whole: &[u8], part: &[u8]) -> Span {
+        let start = (part.as_ptr() as usize - whole.as_ptr() as usize) as u32;
+        Span { start, end: start + part.len() as u32 }
+    }
+}
+
+/// How the body is delimited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Framing {
+    /// No body.
+    #[default]
+    None,
+    /// A body of so many bytes.
+    Length(u64),
+    /// A body in chunks.
+    Chunked,
+}
+
+/// One field line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Field {
+    pub(crate) id: Name,
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// A parsed head. Kept by the worker and filled anew for each request.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) method: Method,
+    pub(crate) method_span: Span,
+    pub(crate) target: Target,
+    /// HTTP/1.1, not 1.0.
+    pub(crate) is_http11: bool,
+    /// Host, or the authority of an absolute target; as received.
+    pub(crate) host: Option<Span>,
+    pub(crate) framing: Framing,
+    /// The client will not send another request.
+    pub(crate) close: bool,
+    /// The client of HTTP/1.0 asked to keep the connection.
+    pub(crate) keep_alive: bool,
+    /// The client waits for `100 Continue`.
+    pub(crate) expects_continue: bool,
+    pub(crate) fields: Vec<Field>,
+    /// The normal path, unless the target's path is [plain](Target::plain).
+    pub(crate) decoded_path: Vec<u8>,
+}
+
+/// What some bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// A head of so many bytes.
+    Complete(usize),
+    /// The beginning of a head.
+    Partial,
+}
+
+/// Fields that are parsed without allocating; a higher `max_headers` takes memory for each head.
+const FIELDS_ON_STACK: usize = 128;
+
+impl Head {
+    /// Reads the head that `input` begins with.
+    ///
+    /// The usual head is read the [short way](super::usual), every other by `httparse`.
+    #[inline]
+    pub(crate) fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Status, Refusal> {
+        let window = &input[..input.len().min(limits.size)];
+        match self.parse_usual(window, limits) {
+            Some(length) => Ok(Status::Complete(length)),
+            None => self.parse_generally(window, limits),
+        }
+    }
+
+    #[cold]
+    pub(super) fn parse_generally(&mut self, window: &[u8], limits: &Limits) -> Result<Status, Refusal> {
+        if limits.max_headers <= FIELDS_ON_STACK {
+            let mut fields = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
+            self.parse_into(window, limits, &mut fields[..limits.max_headers])
+        } else {
+            let mut fields = vec![MaybeUninit::uninit(); limits.max_headers];
+            self.parse_into(window, limits, &mut fields)
+        }
+    }
+
+    fn parse_into<'b>(
+        &mut self,
+        window: &'b [u8],
+        limits: &Limits,
+        fields: &mut [MaybeUninit<httparse::Header<'b>>],
+    ) -> Result<Status, Refusal> {
+        let skipped = leading_empty_lines(window);
+        let bytes = &window[skipped..];
+        // `httparse` would pass over it as an empty line.
+        if bytes.first() == Some(&b'\n') {
+            return Err(Refusal::new(Rule::BareLf, skipped));
+        }
+        let mut request = httparse::Request::new(&mut []);
+        match request.parse_with_uninit_headers(bytes, fields) {
+            Ok(httparse::Status::Complete(length)) => {
+                self.fill(&window[..skipped + length], &request, limits)?;
+                Ok(Status::Complete(skipped + length))
+            }
+            Ok(httparse::Status::Partial) => partial(window, skipped, limits),
+            Err(_) => match scan::first_fault(bytes, limits) {
+                Some(refusal) => Err(Refusal::new(refusal.rule, refusal.offset + skipped)),
+                None => partial(window, skipped, limits),
+            },
+        }
+    }
+
+    /// Takes over what `httparse` found in `head`, and checks what it does not.
+    fn fill(
+        &mut self,
+        head: &[u8],
+        request: &httparse::Request<'_, '_>,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let method = request.method.unwrap_or_default().as_bytes();
+        let target = Span::within(head, request.path.unwrap_or_default().as_bytes());
+        self.method = Method::of(method);
+        self.method_span = Span::within(head, method);
+        self.is_http11 = request.version == Some(1);
+        self.target = target::parse(head, target, self.method)?;
+        ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
+        self.begin_fields();
+        let mut notes = Notes::default();
+        for field in request.headers.iter() {
+            let value = Span::within(head, field.value);
+            ends_with_cr(head, value.end as usize)?;
+            self.take_field(head, Span::within(head, field.name.as_bytes()), value, limits, &mut notes)?;
+        }
+        if !head.ends_with(b"\r\n") {
+            return Err(Refusal::new(Rule::BareLf, head.len() - 1));
+        }
+        self.conclude(head, &notes)
+    }
+
+    /// Forgets the fields of the head before.
+    #[inline]
+    pub(super) fn begin_fields(&mut self) {
+        self.host = None;
+        self.framing = Framing::None;
+        self.close = false;
+        self.keep_alive = false;
+        self.expects_continue = false;
+        self.fields.clear();
+    }
+
+    /// Takes a field, unless its name is to be dropped.
+    #[inline]
+    pub(super) fn take_field(
+        &mut self,
+        head: &[u8],
+        name: Span,
+        value: Span,
+        limits: &Limits,
+        notes: &mut Notes,
+    ) -> Result<(), Refusal> {
+        let id = Name::of(name.of(head));
+        if id == Name::Other && !limits.keep_odd_names && is_odd(name.of(head)) {
+            return Ok(());
+        }
+        self.note(head, id, value, notes)?;
+        self.fields.push(Field { id, name, value });
+        Ok(())
+    }
+
+    /// What a field says about the message itself.
+    #[inline]
+    fn note(&mut self, head: &[u8], id: Name, value: Span, notes: &mut Notes) -> Result<(), Refusal> {
+        let at = value.start as usize;
+        match id {
+            Name::Host => {
+                if self.host.is_some() {
+                    return Err(Refusal::new(Rule::HostRepeated, at));
+                }
+                if !target::is_host(value.of(head)) {
+                    return Err(Refusal::new(Rule::HostInvalid, at));
+                }
+                self.host = Some(value);
+            }
+            Name::ContentLength => {
+                if notes.length.is_some() {
+                    return Err(Refusal::new(Rule::LengthRepeated, at));
+                }
+                let length = body::content_length(value.of(head));
+                notes.length = Some((length.ok_or(Refusal::new(Rule::LengthInvalid, at))?, at));
+            }
+            Name::TransferEncoding => {
+                if notes.encoding.is_some() || !value.of(head).eq_ignore_ascii_case(b"chunked") {
+                    return Err(Refusal::new(Rule::EncodingUnsupported, at));
+                }
+                notes.encoding = Some(at);
+            }
+            Name::Connection => self.note_connection(value.of(head)),
+            Name::Expect => {
+                if !value.of(head).eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Refusal::new(Rule::ExpectUnknown, at));
+                }
+                self.expects_continue = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note_connection(&mut self, value: &[u8]) {
+        if is_same(value, b"keep-alive") {
+            self.keep_alive = true;
+        } else if is_same(value, b"close") {
+            self.close = true;
+        } else {
+            self.note_connection_list(value);
+        }
+    }
+
+    #[cold]
+    fn note_connection_list(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// What can be said only once all fields are known.
+    #[inline]
+    pub(super) fn conclude(&mut self, head: &[u8], notes: &Notes) -> Result<(), Refusal> {
+        match (notes.length, notes.encoding) {
+            (None, None) => {}
+            (Some((length, _)), None) => self.framing = Framing::Length(length),
+            (Some((_, at)), Some(_)) => return Err(Refusal::new(Rule::LengthWithEncoding, at)),
+            // RFC 9112, 6.1: a peer of HTTP/1.0 that sends it has faulty framing.
+            (None, Some(at)) if !self.is_http11 => return Err(Refusal::new(Rule::EncodingUnsupported, at)),
+            (None, Some(_)) => self.framing = Framing::Chunked,
+        }
+        // RFC 9110, 10.1.1: from HTTP/1.0 the expectation is ignored, and without a body it is none.
+        self.expects_continue &= self.is_http11 && self.framing != Framing::None;
+        if self.host.is_none() && self.is_http11 {
+            return Err(Refusal::new(Rule::HostMissing, head.len() - 2));
+        }
+        if self.target.form == Form::Absolute {
+            self.check_absolute(head)?;
+        }
+        if !self.target.plain {
+            self.normalise_path(head)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_absolute(&mut self, head: &[u8]) -> Result<(), Refusal> {
+        let authority = self.target.authority;
+        let https =
+            head[self.target.whole.start as usize..authority.start as usize].len() == "https://".len();
+        if let Some(host) = self.host
+            && !target::same_authority(authority.of(head), host.of(head), https)
+        {
+            return Err(Refusal::new(Rule::HostContradictsTarget, host.start as usize));
+        }
+        self.host = Some(authority);
+        Ok(())
+    }
+
+    #[cold]
+    fn normalise_path(&mut self, head: &[u8]) -> Result<(), Refusal> {
+        let raw = self.target.path;
+        path::normalise(raw.of(head), &mut self.decoded_path)
+            .map_err(|(rule, at)| Refusal::new(rule, raw.start as usize + at))
+    }
+
+    /// The path as it is matched: decoded and normal. `head` are the bytes this was parsed from.
+    #[inline]
+    pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {
+        if self.target.plain { self.target.path.of(head) } else { &self.decoded_path }
+    }
+}
+
+/// Whether a name has what some backends take for `-`.
+#[inline]
+fn is_odd(name: &[u8]) -> bool {
+    name.iter().fold(false, |odd, byte| odd | (*byte == b'_') | (*byte == b'.'))
+}
+
+/// What the fields said about the body, with the offsets of the values.
+#[derive(Default)]
+pub(super) struct Notes {
+    length: Option<(u64, usize)>,
+    encoding: Option<usize>,
+}
+
+/// `httparse` ends lines at LF; between a value's end and it there is only space and one CR, or none.
+#[inline]
+fn ends_with_cr(head: &[u8], mut at: usize) -> Result<(), Refusal> {
+    while let Some(b' ' | b'\t') = head.get(at) {
+        at += 1;
+    }
+    if head.get(at) == Some(&b'\r') { Ok(()) } else { Err(Refusal::new(Rule::BareLf, at)) }
+}
+
+/// Length of the empty lines before a request, which are passed over
+/// ([RFC 9112, 2.2](https://www.rfc-editor.org/rfc/rfc9112#section-2.2)).
+#[inline]
+fn leading_empty_lines(window: &[u8]) -> usize {
+    let mut skipped = 0;
+    while window[skipped..].starts_with(b"\r\n") {
+        skipped += 2;
+    }
+    skipped
+}
+
+#[cold]
+fn partial(window: &[u8], skipped: usize, limits: &Limits) -> Result<Status, Refusal> {
+    if window.len() < limits.size {
+        return Ok(Status::Partial);
+    }
+    let rule = match memchr::memchr(b'\n', &window[skipped..]) {
+        Some(_) => Rule::HeadTooLarge,
+        None => Rule::TargetTooLong,
+    };
+    Err(Refusal::new(rule, limits.size))
+}

@@ -1,0 +1,17 @@
+//! HTTP/1.1 and 1.0: heads, bodies and the connection that carries them.
+
+mod at_length;
+pub(crate) mod body;
+pub(crate) mod connection;
+pub(crate) mod head;
+pub(crate) mod method;
+pub(crate) mod name;
+mod report;
+pub(crate) mod rule;
+mod scan;
+pub(crate) mod target;
+mod usual;
+pub(crate) mod work;
+
+#[cfg(test)]
+mod head_tests;

@@ -1,0 +1,95 @@
+//! What is said about a request: its line in the access log, and errors to the client.
+
+use std::rc::Rc;
+
+use drover_event::{Counter, Millis};
+use tracing::info;
+
+use super::connection::Conversation;
+use super::head::Head;
+use super::rule::Refusal;
+use super::work::{Stage, Work};
+use crate::exchange::{self, Request};
+use crate::plan::LogUse;
+use crate::response::Fate;
+use crate::variables::Facts;
+
+impl Work {
+    #[cold]
+    pub(super) fn log(&self, on: &Conversation, log: &LogUse, rest: u64, head_is_known: bool) {
+        let about = About {
+            head: head_is_known.then_some(&self.head),
+            bytes: &self.input[self.start..self.start + self.head_length],
+            server: self.server,
+            started: self.started,
+            length: self.request_length,
+        };
+        let (status, head, body) = self.begun;
+        on.with_facts(&about, log.needs_local, log.needs_time, |facts| {
+            let facts = Facts {
+                status,
+                bytes_sent: head + body + rest,
+                body_bytes_sent: body + rest,
+                sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
+                ..*facts
+            };
+            on.worker.log(on.stream.core(), log, &facts);
+        });
+    }
+
+    /// Refuses what the client sent. The answer is the connection's last.
+    #[cold]
+    pub(super) fn refuse(&mut self, on: &mut Conversation, refusal: Refusal) {
+        let (number, peer) = (on.stream.number(), on.stream.peer());
+        let status = refusal.rule.status();
+        info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
+        self.answer_error(on, status);
+    }
+
+    /// Answers with an error, as the connection's last.
+    #[cold]
+    pub(super) fn answer_error(&mut self, on: &mut Conversation, status: u16) {
+        // Of a refused head, no part is to be trusted.
+        let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
+        if !head_is_known {
+            self.head = Head::default();
+            self.head_length = self.filled - self.start;
+        }
+        let plan = Rc::clone(&on.worker.plan);
+        let before = self.output.len();
+        let wall = on.stream.core().wall_clock();
+        let request = Request {
+            head: &self.head,
+            bytes: b"",
+            fate: Fate::Close,
+            date: wall.http_date(),
+            now: on.stream.core().now(),
+            server: &plan.server,
+            render: &|_, _| {},
+        };
+        let answer = exchange::page(&request, status, b"", &mut self.output);
+        drop(wall);
+        self.begun = (status, (self.output.len() - before - answer.body) as u64, answer.body as u64);
+        self.sent_head.clear();
+        self.sent_head.extend_from_slice(&self.output[before..self.output.len() - answer.body]);
+        on.stream.core().stats().add(Counter::Requests, 1);
+        let log = match plan.servers[self.server].locations.get(self.location) {
+            Some(location) if head_is_known => &location.log,
+            _ => &plan.default_log,
+        };
+        if let Some(log) = log {
+            self.log(on, log, 0, head_is_known);
+        }
+        // Whoever was too slow gets no more time for being slow.
+        self.stage = Stage::Closing { linger: status != 408 };
+    }
+}
+
+/// What a request is known by, for its variables.
+pub(crate) struct About<'a> {
+    pub(crate) head: Option<&'a Head>,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) server: usize,
+    pub(crate) started: Millis,
+    pub(crate) length: u64,
+}

@@ -1,0 +1,375 @@
+//! The protocol between two waits: requests out of the input, answers into the output.
+//!
+//! [`Work::advance`] does everything that needs no waiting and says what must be done for it to go on:
+//!
+//! ```text
+//!            ┌────────────── next request ───────────────┐
+//!            v                                           │
+//!   Head ── complete ──> Body (if any) ── ended ──> Answer ──> finished ──> Close
+//!    │  ^                 │   ^                       │  ^
+//!  Receive              ReceiveBody             Delay, Send
+//! ```
+//!
+//! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
+//! wants to see it; its spans count from there, so the input may be moved.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use drover_event::{Buffer, Counter, Millis};
+
+use super::body::Body;
+use super::connection::Conversation;
+use super::head::{Framing, Head, Status};
+use super::method::Method;
+use super::report::About;
+use super::rule::Refusal;
+use super::target::Form;
+use crate::exchange::{self, Answer, Request, Rest};
+use crate::handler::Handler;
+use crate::handler::files::OpenFile;
+use crate::response::{Date, Fate};
+
+/// Requests answered in one go before other connections get their turn.
+const REQUESTS_IN_ONE_GO: u32 = 32;
+/// Output that is sent before more is made.
+const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
+/// Output memory that is kept for the next connection.
+const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
+
+/// What [`Work::advance`] needs to go on.
+pub(crate) enum Step {
+    /// More of a head, or with nothing in the input a further request.
+    Receive,
+    /// More of a body, with room made by [`Work::room_for_body`].
+    ReceiveBody,
+    /// The output sent.
+    Flush,
+    /// The output sent, and others given their turn.
+    GiveWay,
+    /// The output sent, and some time to pass.
+    Delay(Duration),
+    /// The output sent, and then a part of a file; then [`Work::finish`] called.
+    Send(Rc<OpenFile>, Range<u64>),
+    /// The output sent and the connection closed; `linger` where the client may still be sending.
+    Close { linger: bool },
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    Head,
+    Body(Body),
+    Answer,
+    Closing { linger: bool },
+}
+
+/// One request on its way, with the buffers it needs. Boxed, and kept by the worker for the next one.
+pub(crate) struct Work {
+    /// Received bytes: `start..filled`.
+    pub(crate) input: Buffer,
+    pub(crate) start: usize,
+    pub(crate) filled: usize,
+    /// Answers; the first `sent` bytes are gone.
+    pub(crate) output: Vec<u8>,
+    pub(crate) sent: usize,
+    pub(super) stage: Stage,
+    pub(super) head: Head,
+    pub(super) head_length: usize,
+    /// End of the request in the input, as far as it was read.
+    pub(super) end: usize,
+    pub(super) request_length: u64,
+    pub(super) server: usize,
+    pub(super) location: usize,
+    /// When the request's first byte was received.
+    pub(crate) started: Millis,
+    pub(super) fate: Fate,
+    /// The delay of a `return` is over.
+    pub(super) delayed: bool,
+    /// The client keeps sending after the answer, perhaps.
+    pub(super) unread: bool,
+    /// Requests answered since others had their turn.
+    pub(super) in_a_row: u32,
+    /// The answer whose rest is being sent: its status, the length of its head and what went before.
+    pub(super) begun: (u16, u64, u64),
+    pub(super) sent_head: Vec<u8>,
+}
+
+impl Work {
+    pub(crate) fn new(input: Buffer) -> Work {
+        Work {
+            input,
+            start: 0,
+            filled: 0,
+            output: Vec::with_capacity(OUTPUT_IN_ONE_GO / 4),
+            sent: 0,
+            stage: Stage::Head,
+            head: Head::default(),
+            head_length: 0,
+            end: 0,
+            request_length: 0,
+            server: 0,
+            location: 0,
+            started: Millis::default(),
+            fate: Fate::Close,
+            delayed: false,
+            unread: false,
+            in_a_row: 0,
+            begun: (0, 0, 0),
+            sent_head: Vec::new(),
+        }
+    }
+
+    /// Makes it ready for another connection.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        (self.start, self.filled, self.sent, self.in_a_row) = (0, 0, 0, 0);
+        self.stage = Stage::Head;
+        self.delayed = false;
+        self.unread = false;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = Vec::with_capacity(OUTPUT_IN_ONE_GO / 4);
+        }
+    }
+
+    /// Nothing received is waiting to be read.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.start == self.filled
+    }
+
+    /// Others had their turn.
+    pub(crate) fn begin_again(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// Where more of a head goes.
+    pub(crate) fn room_for_head(&mut self) -> &mut [u8] {
+        self.move_to_front();
+        &mut self.input[self.filled..]
+    }
+
+    /// Where more of a body goes: over what was read of it.
+    pub(crate) fn room_for_body(&mut self) -> &mut [u8] {
+        self.move_to_front();
+        self.end = self.start + self.head_length;
+        self.filled = self.end;
+        &mut self.input[self.filled..]
+    }
+
+    fn move_to_front(&mut self) {
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.filled, 0);
+            self.end -= self.start.min(self.end);
+            self.filled -= self.start;
+            self.start = 0;
+        }
+    }
+
+    /// Goes on until something is needed.
+    pub(crate) fn advance(&mut self, on: &mut Conversation) -> Step {
+        loop {
+            let needed = match self.stage {
+                Stage::Head => self.head(on),
+                Stage::Body(body) => self.body(on, body),
+                Stage::Answer => self.answer(on),
+                Stage::Closing { linger } => Some(Step::Close { linger }),
+            };
+            if let Some(step) = needed {
+                return step;
+            }
+        }
+    }
+
+    #[inline]
+    fn head(&mut self, on: &mut Conversation) -> Option<Step> {
+        if self.is_drained() {
+            return Some(Step::Receive);
+        }
+        if self.in_a_row >= REQUESTS_IN_ONE_GO {
+            return Some(Step::GiveWay);
+        }
+        if self.output.len() - self.sent >= OUTPUT_IN_ONE_GO {
+            return Some(Step::Flush);
+        }
+        match self.head.parse(&self.input[self.start..self.filled], &on.worker.plan.limits) {
+            Ok(Status::Complete(length)) => {
+                self.begin(on, length);
+                // Without a body, nothing stands between a request and its answer.
+                if matches!(self.stage, Stage::Answer) { self.answer(on) } else { None }
+            }
+            Ok(Status::Partial) => Some(Step::Receive),
+            Err(refusal) => {
+                self.refuse_head(on, refusal);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_head(&mut self, on: &mut Conversation, refusal: Refusal) {
+        on.requests += 1;
+        self.server = on.worker.plan.listeners[on.listener].default_server;
+        self.location = usize::MAX;
+        self.head_length = self.filled - self.start;
+        self.request_length = self.head_length as u64;
+        self.refuse(on, refusal);
+    }
+
+    /// A head is complete: finds who answers, and what becomes of the connection.
+    #[inline]
+    fn begin(&mut self, on: &mut Conversation, length: usize) {
+        on.requests += 1;
+        on.head_is_timed = false;
+        self.head_length = length;
+        self.end = self.start + length;
+        self.request_length = length as u64;
+        let plan = &*on.worker.plan;
+        let bytes = &self.input[self.start..self.end];
+        let head = &self.head;
+        self.server = plan.names[on.listener].find(head.host.map(|host| host.of(bytes)));
+        let server = &plan.servers[self.server];
+        self.location = server.find(head.path(bytes));
+        let stays = !head.close
+            && (head.is_http11 || head.keep_alive)
+            && on.requests < plan.keepalive_requests
+            && !plan.timeouts.keepalive.is_zero()
+            && head.target.form != Form::Authority;
+        self.fate = match (stays, head.is_http11) {
+            (true, true) => Fate::Keep,
+            (true, false) => Fate::KeepTold,
+            (false, _) => Fate::Close,
+        };
+        self.unread = !stays && !head.close && head.is_http11;
+        self.stage = Stage::Answer;
+        if head.framing != Framing::None {
+            self.begin_body(on);
+        }
+    }
+
+    #[cold]
+    fn begin_body(&mut self, on: &mut Conversation) {
+        let plan = Rc::clone(&on.worker.plan);
+        let location = &plan.servers[self.server].locations[self.location];
+        let body = match Body::new(self.head.framing, location.body_limit) {
+            Ok(body) => body,
+            Err(refusal) => return self.refuse(on, refusal),
+        };
+        let waits = self.head.expects_continue && self.end == self.filled;
+        let refuses = matches!(location.handler, Handler::Files(_) | Handler::Nothing)
+            && !matches!(self.head.method, Method::Get | Method::Head);
+        if waits && refuses {
+            // The final answer at once: whether the body follows is then the client's choice, so the
+            // connection cannot go on (RFC 9110, 10.1.1).
+            self.fate = Fate::Close;
+            self.unread = true;
+            return;
+        }
+        if waits {
+            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.stage = Stage::Body(body);
+    }
+
+    /// Reads over a body, which nobody wants.
+    #[cold]
+    fn body(&mut self, on: &mut Conversation, mut body: Body) -> Option<Step> {
+        match body.advance(&self.input[self.end..self.filled]) {
+            Ok(progress) => {
+                self.end += progress.taken;
+                self.request_length += progress.taken as u64;
+                self.stage = if progress.done { Stage::Answer } else { Stage::Body(body) };
+                (!progress.done).then_some(Step::ReceiveBody)
+            }
+            Err(refusal) => {
+                self.refuse(on, refusal);
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn answer(&mut self, on: &mut Conversation) -> Option<Step> {
+        let plan = Rc::clone(&on.worker.plan);
+        let location = &plan.servers[self.server].locations[self.location];
+        if let Handler::Fixed(fixed) = &location.handler
+            && let Some(delay) = fixed.delay
+            && !self.delayed
+        {
+            self.delayed = true;
+            return Some(Step::Delay(delay));
+        }
+        // Only now: the worker may have begun to drain while a body or a delay was waited for.
+        if self.fate != Fate::Close && on.is_last() {
+            self.fate = Fate::Close;
+            self.unread = true;
+        }
+        let before = self.output.len();
+        let answer = {
+            let wall = on.stream.core().wall_clock();
+            self.handle(on, &location.handler, wall.http_date())
+        };
+        let head_length = self.output.len() - before - answer.body;
+        if location.log.as_ref().is_some_and(|log| log.needs_sent_head) {
+            self.sent_head.clear();
+            self.sent_head.extend_from_slice(&self.output[before..before + head_length]);
+        }
+        self.begun = (answer.status, head_length as u64, answer.body as u64);
+        match answer.rest {
+            Rest::Nothing => {
+                self.finish(on, 0);
+                None
+            }
+            Rest::File(file, range) => Some(Step::Send(file, range)),
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, on: &Conversation, handler: &Handler, date: &Date) -> Answer {
+        let bytes = &self.input[self.start..self.start + self.head_length];
+        let (started, length) = (self.started, self.request_length);
+        let request = Request {
+            head: &self.head,
+            bytes,
+            fate: self.fate,
+            date,
+            now: on.stream.core().now(),
+            server: &on.worker.plan.server,
+            render: &|template, out| {
+                let about = About { head: Some(&self.head), bytes, server: self.server, started, length };
+                on.with_facts(&about, template.needs_local(), template.needs_local_time(), |facts| {
+                    template.push_plain(facts, out);
+                });
+            },
+        };
+        match self.head.target.form {
+            Form::Authority => exchange::page(&request, 405, b"Allow: GET, HEAD\r\n", &mut self.output),
+            Form::Asterisk => {
+                exchange::with_body(&request, 204, b"Allow: GET, HEAD\r\n", "", b"", &mut self.output)
+            }
+            Form::Origin | Form::Absolute => handler.answer(&request, &on.worker.store, &mut self.output),
+        }
+    }
+
+    /// The answer is out, with `rest` bytes sent behind the output: logs it and goes on to the next request.
+    #[inline]
+    pub(crate) fn finish(&mut self, on: &mut Conversation, rest: u64) {
+        let plan = Rc::clone(&on.worker.plan);
+        on.stream.core().stats().add(Counter::Requests, 1);
+        if let Some(log) = &plan.servers[self.server].locations[self.location].log {
+            self.log(on, log, rest, true);
+        }
+        self.start = self.end;
+        if self.is_drained() {
+            (self.start, self.filled, self.end) = (0, 0, 0);
+        }
+        self.in_a_row += 1;
+        self.delayed = false;
+        self.started = on.stream.core().now();
+        self.stage = match self.fate {
+            Fate::Keep | Fate::KeepTold => Stage::Head,
+            Fate::Close => Stage::Closing { linger: self.unread || !self.is_drained() },
+        };
+    }
+}

@@ -1,0 +1,179 @@
+//! `return`: an answer that the config fixes, prepared when the config is read unless variables are in it.
+
+use std::time::Duration;
+
+use crate::config::Return;
+use crate::exchange::{self, Answer, Request};
+use crate::response::{self, Prepared};
+use crate::template::{Template, TemplateError};
+
+/// A fixed answer.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    content: Content,
+    /// How long it is held back.
+    pub(crate) delay: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Prepared(Prepared),
+    /// With variables.
+    Rendered {
+        status: u16,
+        location: Option<Template>,
+        content_type: String,
+        body: Option<Template>,
+    },
+}
+
+/// The type of bodies in the config, which is UTF-8.
+const DEFAULT_TYPE: &str = "text/plain; charset=utf-8";
+
+impl Fixed {
+    /// Compiles a `return`. `server` is the value of the field `Server`.
+    pub(crate) fn new(config: &Return, server: &str) -> Result<Fixed, TemplateError> {
+        let parse = |text: &Option<_>| {
+            text.as_ref().map(|text: &drover_config::Located<String>| Template::parse(text))
+        };
+        let body = parse(&config.body).transpose()?;
+        let location = parse(&config.location).transpose()?;
+        let content_type = config.content_type.as_ref().map_or(DEFAULT_TYPE, |text| text.as_str()).to_owned();
+        let status = config.status;
+        let literal = |template: &Option<Template>| match template {
+            Some(template) => template.as_literal().map(|text| Some(text.to_vec())),
+            None => Some(None),
+        };
+        let content = match (literal(&location), literal(&body)) {
+            (Some(location), Some(body)) => {
+                Content::Prepared(prepare(status, server, location.as_deref(), &content_type, body))
+            }
+            _ => Content::Rendered { status, location, content_type, body },
+        };
+        Ok(Fixed { content, delay: config.delay.filter(|delay| !delay.is_zero()) })
+    }
+
+    #[inline]
+    pub(crate) fn answer(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        match &self.content {
+            Content::Prepared(prepared) => {
+                let body = prepared.push(request.fate, request.wants_body(), out, request.date);
+                Answer::complete(prepared.status(), body)
+            }
+            Content::Rendered { status, location, content_type, body } => {
+                let mut fields = Vec::new();
+                if let Some(location) = location {
+                    let mut text = Vec::new();
+                    (request.render)(location, &mut text);
+                    push_location(&mut fields, &text);
+                }
+                let Some(body) = body else {
+                    return exchange::page(request, *status, &fields, out);
+                };
+                let mut text = Vec::new();
+                (request.render)(body, &mut text);
+                exchange::with_body(request, *status, &fields, content_type, &text, out)
+            }
+        }
+    }
+}
+
+fn prepare(
+    status: u16,
+    server: &str,
+    location: Option<&[u8]>,
+    content_type: &str,
+    body: Option<Vec<u8>>,
+) -> Prepared {
+    let mut fields = Vec::new();
+    if let Some(location) = location {
+        push_location(&mut fields, location);
+    }
+    // A status that is not fine explains itself, unless the config does.
+    let (content_type, body) = match body {
+        Some(body) => (content_type, body),
+        None if status >= 300 => (response::PAGE_TYPE, response::page(status, server)),
+        None => (content_type, Vec::new()),
+    };
+    if !body.is_empty() && !response::has_no_content(status) {
+        response::field(&mut fields, "Content-Type", content_type.as_bytes());
+    }
+    Prepared::new(status, server, &fields, &body)
+}
+
+/// Appends `Location`. What no URI may hold is encoded, so that no value of a variable can end the line.
+fn push_location(fields: &mut Vec<u8>, location: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    fields.extend_from_slice(b"Location: ");
+    for byte in location {
+        if byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(byte) {
+            fields.push(*byte);
+        } else {
+            fields.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+    fields.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::head::Head;
+    use crate::h1::method::Method;
+    use crate::response::Fate;
+    use drover_event::Millis;
+
+    fn answered(config: &Return, method: Method) -> (String, Answer) {
+        let fixed = Fixed::new(config, "drover").expect("the templates are right");
+        let head = Head { method, ..Head::default() };
+        let request = Request {
+            head: &head,
+            bytes: b"",
+            fate: Fate::Keep,
+            date: b"Sun, 06 Nov 1994 08:49:37 GMT",
+            now: Millis::new(0),
+            server: "drover",
+            render: &|_, out| out.extend_from_slice(b"/a b\r\nX: y"),
+        };
+        let mut out = Vec::new();
+        let answer = fixed.answer(&request, &mut out);
+        (String::from_utf8(out).expect("text"), answer)
+    }
+
+    fn config(status: u16) -> Return {
+        Return { status, body: None, location: None, content_type: None, delay: None }
+    }
+
+    #[test]
+    fn a_literal_body_is_prepared() {
+        let config = Return { body: Some("ok\n".to_owned().into()), ..config(200) };
+        let (text, answer) = answered(&config, Method::Get);
+        assert_eq!(
+            text,
+            "HTTP/1.1 200 OK\r\nServer: drover\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+             Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\nok\n"
+        );
+        assert_eq!((answer.status, answer.body), (200, 3));
+        let (text, answer) = answered(&config, Method::Head);
+        assert!(text.ends_with("Content-Length: 3\r\n\r\n") && answer.body == 0, "{text}");
+    }
+
+    #[test]
+    fn errors_and_redirects_have_a_page() {
+        let (text, _) = answered(&config(404), Method::Get);
+        assert!(text.contains("text/html") && text.contains("<h1>404 Not Found</h1>"), "{text}");
+        let redirect = Return { location: Some("/new place".to_owned().into()), ..config(301) };
+        let (text, _) = answered(&redirect, Method::Get);
+        assert!(text.contains("\r\nLocation: /new%20place\r\n"), "{text}");
+        let (text, _) = answered(&config(204), Method::Get);
+        assert!(text.ends_with("GMT\r\n\r\n"), "{text}");
+    }
+
+    #[test]
+    fn no_variable_can_end_a_field() {
+        let redirect = Return { location: Some("$request_uri".to_owned().into()), ..config(302) };
+        let (text, answer) = answered(&redirect, Method::Get);
+        assert!(text.contains("\r\nLocation: /a%20b%0D%0AX:%20y\r\n"), "{text}");
+        assert!(answer.body > 0);
+    }
+}

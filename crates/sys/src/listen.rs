@@ -1,0 +1,131 @@
+//! What a listening socket needs beyond nix: a backlog of any size, deferred accept, and steering of a
+//! group of sockets that share an address (`SO_REUSEPORT`).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Makes `socket` listen, or changes the backlog of one that does (`listen(2)`). The kernel cuts the
+/// backlog to `net.core.somaxconn`. nix's wrapper refuses more than 4096.
+///
+/// # Errors
+/// What the kernel reports; `EADDRINUSE` when somebody else listens there.
+pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
+}
+
+/// Lets the kernel report a connection only once its first bytes are there, or `seconds` have gone by
+/// (`TCP_DEFER_ACCEPT`); zero turns that off.
+///
+/// # Errors
+/// What `setsockopt(2)` reports.
+pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)
+}
+
+/// Steers new connections of `socket`'s group to its first `sockets` members, by their hash. The members
+/// are numbered in the order in which they began to listen. A program of before is replaced.
+///
+/// # Errors
+/// `EINVAL` while `socket` is in no group; otherwise what `setsockopt(2)` reports.
+pub fn steer(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<()> {
+    let mut program = steering_program(sockets);
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &filter)
+}
+
+/// Takes the program of [`steer`] off the group; the kernel spreads over all members again.
+///
+/// # Errors
+/// `ENOENT` when there was none; otherwise what `setsockopt(2)` reports.
+pub fn stop_steering(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0_i32)
+}
+
+/// `return hash % sockets`, in classic BPF: see "BPF extensions" in the kernel's filter.rst.
+fn steering_program(sockets: u32) -> [libc::sock_filter; 3] {
+    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let hash = (libc::SKF_AD_OFF + libc::SKF_AD_RXHASH) as u32;
+    [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, hash),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, sockets.max(1)),
+        // BPF_A: return the accumulator.
+        instruction(libc::BPF_RET | 0x10, 0),
+    ]
+}
+
+/// `T` is the type that the option takes.
+fn set_option<T>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes of `value`, and through a filter's pointer as many
+    // instructions as its length says; both live through the call.
+    check(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket,
+        sockopt,
+    };
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::{AsFd, OwnedFd};
+
+    fn open(address: SockaddrIn, reuse: bool) -> OwnedFd {
+        let fd =
+            socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).expect("socket");
+        // Without SO_REUSEADDR the connections of a lone listener, which do not share the port, would keep
+        // a second socket from joining.
+        setsockopt(&fd, sockopt::ReuseAddr, &true).expect("option");
+        setsockopt(&fd, sockopt::ReusePort, &reuse).expect("option");
+        bind(fd.as_raw_fd(), &address).expect("bind");
+        nix::sys::socket::listen(&fd, Backlog::MAXCONN).expect("listen");
+        fd
+    }
+
+    fn queued(listener: OwnedFd) -> (usize, OwnedFd) {
+        let listener = TcpListener::from(listener);
+        let count = std::iter::from_fn(|| listener.accept().ok()).count();
+        (count, listener.into())
+    }
+
+    /// A socket that listened alone can be joined later, stays number 0 and keeps its queue; steering
+    /// keeps new connections away from the one that joined.
+    #[test]
+    fn a_late_group_can_be_steered() {
+        let first = open(SockaddrIn::new(127, 0, 0, 1, 0), false);
+        let address: SockaddrIn = getsockname(first.as_raw_fd()).expect("address");
+        let place: SocketAddr = std::net::SocketAddrV4::from(address).into();
+        assert_eq!(steer(first.as_fd(), 1).expect_err("no group").raw_os_error(), Some(libc::EINVAL));
+        let early = TcpStream::connect(place).expect("connect");
+        setsockopt(&first, sockopt::ReusePort, &true).expect("late");
+        let second = open(address, true);
+        steer(first.as_fd(), 1).expect("steered");
+        let steered: Vec<_> = (0..40).map(|_| TcpStream::connect(place).expect("connect")).collect();
+        let (at_second, second) = queued(second);
+        assert_eq!(at_second, 0);
+        stop_steering(first.as_fd()).expect("detached");
+        let spread: Vec<_> = (0..60).map(|_| TcpStream::connect(place).expect("connect")).collect();
+        let (at_second, _second) = queued(second);
+        let (at_first, _first) = queued(first);
+        assert!(at_second > 0, "the kernel spreads again");
+        assert_eq!(at_first + at_second, 1 + steered.len() + spread.len());
+        drop(early);
+    }
+
+    #[test]
+    fn the_options_of_a_listener_can_change_while_it_listens() {
+        let listener = open(SockaddrIn::new(127, 0, 0, 1, 0), false);
+        listen(listener.as_fd(), 100_000).expect("a backlog beyond the kernel's limit is cut");
+        set_defer_accept(listener.as_fd(), 5).expect("on");
+        set_defer_accept(listener.as_fd(), 0).expect("off");
+    }
+}

@@ -1,0 +1,6 @@
+//! Any bytes as a chunked body, whole and split anywhere.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (usize, &[u8])| drover_http::fuzz::body(input.1, input.0));

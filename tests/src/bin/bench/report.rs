@@ -1,0 +1,130 @@
+//! The table in the terminal, and the same as JSON.
+
+use serde_json::{Value, json};
+
+use crate::figures::{Figures, Round};
+use crate::options::Options;
+use crate::rows::Row;
+use crate::servers::{Kind, Server};
+
+/// What was found in all rows.
+pub(crate) type Table = [(&'static Row, Vec<(Kind, Figures)>)];
+
+/// A peer within this share of the first server is called even: a run cannot tell them apart.
+const EVEN: f64 = 0.01;
+
+pub(crate) fn heading(servers: &[Server], options: &Options) {
+    let versions: Vec<&str> = servers.iter().map(|server| server.version.as_str()).collect();
+    println!("{}", versions.join(", "));
+    println!(
+        "one worker each on core 0, wrk on core 1; {} rounds of {} s; medians; CPU time in µs a request",
+        options.rounds, options.seconds
+    );
+}
+
+pub(crate) fn row(row: &Row, figures: &[(Kind, Figures)]) {
+    println!("\n{} ({} connections) [{}]", row.title, row.connections, row.name);
+    println!(
+        "{:8}{:>8}{:>9}{:>9}{:>15}{:>12}{:>15}{:>8}{:>15}{:>12}",
+        "", "user", "system", "total", "ratio", "requests/s", "ratio", "calls", "instructions", "bytes"
+    );
+    let Some((_, first)) = figures.first() else { return };
+    for (kind, figures) in figures {
+        println!(
+            "{kind:8}{:>8.2}{:>9.2}{:>9.2}{:>15}{:>12}{:>15}{:>8}{:>15}{:>12}",
+            figures.median(|round| round.user),
+            figures.median(|round| round.system),
+            figures.median(Round::total),
+            ratio(figures.ratio(first, Round::total)),
+            grouped(figures.median(|round| round.rate)),
+            ratio(figures.ratio(first, |round| round.rate)),
+            figures.calls.map_or("-".to_owned(), |calls| format!("{calls:.2}")),
+            figures.instructions.map_or("-".to_owned(), grouped),
+            grouped(figures.response_bytes as f64),
+        );
+    }
+}
+
+fn ratio((ratio, spread): (f64, f64)) -> String {
+    format!("{ratio:.2} ±{spread:.2}")
+}
+
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Who is ahead of the first server, and where.
+pub(crate) fn summary(table: &Table) {
+    println!();
+    let ahead: Vec<String> = table.iter().flat_map(|(row, figures)| leads(row, figures)).collect();
+    if ahead.is_empty() {
+        println!("Nobody is ahead of the first server in any row.");
+    }
+    for line in ahead {
+        println!("{line}");
+    }
+}
+
+fn leads(row: &Row, figures: &[(Kind, Figures)]) -> Vec<String> {
+    let Some(((first, base), peers)) = figures.split_first() else { return Vec::new() };
+    let mut lines = Vec::new();
+    for (kind, peer) in peers {
+        let (time, _) = peer.ratio(base, Round::total);
+        let (rate, _) = peer.ratio(base, |round| round.rate);
+        if time < 1.0 - EVEN {
+            lines.push(format!("{}: {kind} needs {time:.2} of the CPU time of {first}", row.name));
+        }
+        if rate > 1.0 + EVEN {
+            lines.push(format!("{}: {kind} answers {rate:.2} times as many requests as {first}", row.name));
+        }
+    }
+    lines
+}
+
+pub(crate) fn json(table: &Table) -> String {
+    let rows: Vec<Value> = table.iter().map(|(row, figures)| json_row(row, figures)).collect();
+    format!("{:#}\n", json!({ "rows": rows }))
+}
+
+fn json_row(row: &Row, figures: &[(Kind, Figures)]) -> Value {
+    let first = figures.first().map(|(_, first)| first);
+    let servers: Vec<Value> = figures
+        .iter()
+        .zip(std::iter::repeat(first))
+        .filter_map(|((kind, figures), first)| Some((kind, figures, first?)))
+        .map(|(kind, figures, first)| {
+            json!({
+                "server": kind.to_string(),
+                "user_us": figures.median(|round| round.user),
+                "system_us": figures.median(|round| round.system),
+                "requests_per_second": figures.median(|round| round.rate),
+                "cpu_ratio": figures.ratio(first, Round::total).0,
+                "rate_ratio": figures.ratio(first, |round| round.rate).0,
+                "system_calls": figures.calls,
+                "instructions": figures.instructions,
+                "response_bytes": figures.response_bytes,
+            })
+        })
+        .collect();
+    json!({ "row": row.name, "servers": servers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_thousands() {
+        assert_eq!(grouped(1_234_567.4), "1,234,567");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(0.0), "0");
+    }
+}

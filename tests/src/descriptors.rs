@@ -1,0 +1,85 @@
+//! A process's open descriptors, and what its epoll instance watches.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use nix::unistd::Pid;
+
+/// `EPOLLEXCLUSIVE`.
+pub const EXCLUSIVE: u32 = 1 << 28;
+/// `EPOLLET`.
+pub const EDGE: u32 = 1 << 31;
+/// `EPOLLIN`.
+pub const IN: u32 = 1;
+
+/// What each open descriptor is: a path, or `socket:[INODE]`, `anon_inode:[eventpoll]` and the like.
+pub fn open(pid: Pid) -> BTreeMap<i32, String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeMap::new() };
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let target = fs::read_link(entry.path()).ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, target.to_string_lossy().into_owned()))
+        })
+        .collect()
+}
+
+/// One `tfd:` line of an epoll instance's `fdinfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Registration {
+    /// The descriptor watched.
+    pub descriptor: i32,
+    /// The mask it was registered with.
+    pub events: u32,
+}
+
+impl Registration {
+    /// Registered with `EPOLLEXCLUSIVE`.
+    pub fn is_exclusive(self) -> bool {
+        self.events & EXCLUSIVE != 0
+    }
+
+    /// Registered edge-triggered.
+    pub fn is_edge_triggered(self) -> bool {
+        self.events & EDGE != 0
+    }
+}
+
+/// Everything that the epoll instances of a process watch.
+pub fn registrations(pid: Pid) -> Vec<Registration> {
+    let instances = open(pid).into_iter().filter(|(_, target)| target == "anon_inode:[eventpoll]");
+    instances
+        .flat_map(|(descriptor, _)| {
+            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+            info.lines().filter_map(parse_registration).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// `tfd:        6 events: 90000001 data: ...`
+fn parse_registration(line: &str) -> Option<Registration> {
+    let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+    let descriptor = words.next()?.parse().ok()?;
+    let events = words.skip_while(|word| *word != "events:").nth(1)?;
+    Some(Registration { descriptor, events: u32::from_str_radix(events, 16).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn reads_what_epoll_watches() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("epoll");
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        epoll.add(&listener, EpollEvent::new(flags, 7)).expect("added");
+        let found = registrations(Pid::this());
+        let ours = found.iter().find(|r| r.descriptor == listener.as_raw_fd()).expect("registered");
+        assert!(ours.is_exclusive() && !ours.is_edge_triggered(), "{ours:?}");
+        assert_eq!(ours.events & IN, IN);
+    }
+}
