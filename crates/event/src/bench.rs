@@ -62,12 +62,6 @@ impl Timers {
         core.set_timeout(&mut core.state(), event(slot), delay);
     }
 
-    /// Sets or moves the timer of `slot`, to the millisecond.
-    pub fn set_exactly(&self, slot: u32, delay: Duration) {
-        let core = self.worker.core();
-        core.set_timer(&mut core.state(), event(slot), delay);
-    }
-
     /// Cancels it.
     pub fn cancel(&self, slot: u32) {
         let core = self.worker.core();

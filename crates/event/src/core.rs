@@ -160,7 +160,7 @@ impl Core {
         let state = State {
             slots: Slots::with_capacity(rows),
             events: Events::with_capacity(rows),
-            timers: TimerTree::default(),
+            timers: TimerTree::for_slots(rows),
             queues: PostedQueues::default(),
             tasks: Tasks::default(),
             kind: backend.kind(),

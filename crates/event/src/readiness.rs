@@ -81,11 +81,17 @@ impl Core {
         }
         let Some((slot, handlers)) = self.note_readiness(report, posting) else { return };
         for (direction, handler) in DIRECTIONS.into_iter().zip(handlers) {
-            // The first handler may have closed the slot, and somebody else may have it now.
+            let event = EventId::of_slot(slot, direction);
+            // The first handler may have closed the slot, and somebody else may have it now; or its
+            // task waits for this direction no longer.
+            let still_waits = || {
+                let state = self.state();
+                state.slots.resolve(report.token).is_some() && state.events[event].flags.has(Flags::WAITING)
+            };
             if let Some(handler) = handler
-                && (direction == Direction::Read || self.state().slots.resolve(report.token).is_some())
+                && (direction == Direction::Read || still_waits())
             {
-                handler(self, EventId::of_slot(slot, direction));
+                handler(self, event);
             }
         }
     }

@@ -13,9 +13,10 @@
 //!   is its *head*; the others are *followers*, in a ring that begins and ends at the head. A
 //!   follower joins and leaves without touching the tree, and when a head leaves, the next in the
 //!   ring takes its place.
-//! * Deadlines lie within a few minutes of each other. A *guide* of a fixed size knows for each 64 ms
-//!   of the next two minutes one head in them. A new deadline starts from the nearest of those before
-//!   it, and only where its place is not within a few steps is it searched for from the root.
+//! * Deadlines lie within a few minutes of each other. A *guide* cuts two minutes into as many spans as
+//!   there are slots, and knows for each span one head in it. A new deadline starts from the nearest of
+//!   those before it, and only where its place is not within a few steps is it searched for from the
+//!   root.
 //!
 //! The balancing follows Cormen, Leiserson, Rivest, Stein, *Introduction to Algorithms*, chapter
 //! 13, with an explicit parent in place of the sentinel's.
@@ -25,10 +26,10 @@ use crate::tagged::{NIL, Tagged};
 /// The longest time a timer may be set for: half the range of a key, less a day of slack.
 pub const MAX_DELAY_MS: u32 = (u32::MAX / 2) - 86_400_000;
 
-/// The span of time of which the guide knows one head, as a power of two of milliseconds.
-const SPAN_BITS: u32 = 6;
-/// How many spans the guide has; a power of two.
-const SPANS: u32 = 2048;
+/// How far the guide reaches, as a power of two of milliseconds.
+const REACH_BITS: u32 = 17;
+/// How many spans the guide has at least; at most it has one for each millisecond.
+const SPANS_LEAST: u32 = 2048;
 /// How many spans before that of a new deadline are looked at.
 const SPANS_BACK: u32 = 32;
 /// How many heads are looked at from that which the guide knows.
@@ -126,15 +127,23 @@ pub(crate) struct TimerTree {
     /// For each span of time the head that was hung there last, or `NIL`. Times that are a whole
     /// guide apart share a place.
     guide: Box<[u32]>,
-}
-
-impl Default for TimerTree {
-    fn default() -> Self {
-        Self { root: NIL, first: NIL, last: NIL, guide: vec![NIL; SPANS as usize].into_boxed_slice() }
-    }
+    /// How long a span is, as a power of two of milliseconds.
+    span_bits: u32,
 }
 
 impl TimerTree {
+    /// An empty tree with a guide for the timers of `slots` slots.
+    pub(crate) fn for_slots(slots: u32) -> Self {
+        let spans = slots.clamp(SPANS_LEAST, 1 << REACH_BITS).next_power_of_two();
+        Self {
+            root: NIL,
+            first: NIL,
+            last: NIL,
+            guide: vec![NIL; spans as usize].into_boxed_slice(),
+            span_bits: REACH_BITS - spans.ilog2(),
+        }
+    }
+
     /// The earliest timer; among equal deadlines the one inserted first.
     pub(crate) fn first(&self) -> Option<u32> {
         (self.first != NIL).then_some(self.first)
@@ -151,8 +160,8 @@ impl TimerTree {
 
     fn place_by_guide(&self, nodes: &impl Nodes, key: u32) -> Option<Place> {
         for back in 0..SPANS_BACK {
-            let span = (key >> SPAN_BITS).wrapping_sub(back) & (u32::MAX >> SPAN_BITS);
-            let head = self.guide[in_guide(span << SPAN_BITS)];
+            let within = key.wrapping_sub(back << self.span_bits);
+            let head = self.guide[self.in_guide(within)];
             if head == NIL {
                 continue;
             }
@@ -160,7 +169,7 @@ impl TimerTree {
             if known == key {
                 return Some(Place::With(head));
             }
-            if known >> SPAN_BITS == span && before(known, key) {
+            if known >> self.span_bits == within >> self.span_bits && before(known, key) {
                 return self.place_after(nodes, head, key);
             }
         }
@@ -182,6 +191,11 @@ impl TimerTree {
             at = next;
         }
         None
+    }
+
+    /// Where the guide keeps what it knows of the span of `key`.
+    fn in_guide(&self, key: u32) -> usize {
+        (key >> self.span_bits) as usize & (self.guide.len() - 1)
     }
 
     fn place_from_root(&self, nodes: &impl Nodes, key: u32) -> Place {
@@ -219,7 +233,8 @@ impl TimerTree {
                 self.last = index;
             }
         }
-        self.guide[in_guide(key)] = index;
+        let known = self.in_guide(key);
+        self.guide[known] = index;
         self.rebalance_after_insert(nodes, index);
     }
 
@@ -249,9 +264,9 @@ impl TimerTree {
                 nodes.node_mut(below).parent.set_index(head.next);
             }
         }
+        let known = self.in_guide(head.key);
         let Self { first, last, guide, .. } = self;
-        let known = &mut guide[in_guide(head.key)];
-        for place in [first, last, known] {
+        for place in [first, last, &mut guide[known]] {
             if *place == index {
                 *place = head.next;
             }
@@ -266,9 +281,9 @@ impl TimerTree {
         if self.last == index {
             self.last = neighbour(nodes, index, true);
         }
-        let known = &mut self.guide[in_guide(removed.key)];
-        if *known == index {
-            *known = NIL;
+        let known = self.in_guide(removed.key);
+        if self.guide[known] == index {
+            self.guide[known] = NIL;
         }
         // What takes the place of the node that leaves the tree's structure, whose parent that is,
         // and the colour that is lost there.
@@ -411,11 +426,6 @@ impl TimerTree {
     }
 }
 
-/// Where the guide keeps what it knows of the span of `key`.
-fn in_guide(key: u32) -> usize {
-    ((key >> SPAN_BITS) & (SPANS - 1)) as usize
-}
-
 /// Adds `index` at the end of the ring of `head`.
 fn follow(nodes: &mut impl Nodes, head: u32, index: u32, key: u32) {
     let previous = nodes.node(head).previous;
@@ -550,11 +560,11 @@ mod tests {
     proptest! {
         /// Random operations, starting just before the key wraps, against a sorted map.
         #[test]
-        fn behaves_as_a_sorted_map(steps in proptest::collection::vec(step(), 1..600)) {
+        fn behaves_as_a_sorted_map(slots in prop_oneof![Just(1u32), Just(20_000), Just(1 << 20)], steps in proptest::collection::vec(step(), 1..600)) {
             let start = u32::MAX - 1500;
             let mut now = 0u32;
             let mut nodes = vec![Node::default(); 256];
-            let mut tree = TimerTree::default();
+            let mut tree = TimerTree::for_slots(slots);
             let mut model: BTreeMap<(u32, u32), u32> = BTreeMap::new();
             let mut places: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
             let mut order = 0;
@@ -595,12 +605,10 @@ mod tests {
                 );
                 check(&nodes, tree.root, NIL);
                 prop_assert!(!is_red(&nodes, tree.root));
-                for (place, &head) in tree.guide.iter().enumerate() {
-                    if head != NIL {
-                        let node = &nodes[head as usize];
-                        prop_assert!(node.is_head() && in_guide(node.key) == place);
-                    }
-                }
+            }
+            for (place, &head) in tree.guide.iter().enumerate().filter(|(_, head)| **head != NIL) {
+                let node = &nodes[head as usize];
+                prop_assert!(node.is_head() && tree.in_guide(node.key) == place);
             }
             while let Some((_, index)) = model.pop_first() {
                 prop_assert_eq!(tree.first(), Some(index));

@@ -217,7 +217,7 @@ impl Simulated {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(200), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_stuck_in_the_queue(script in proptest::collection::vec((0u8..10, any::<u8>()), 1..80)) {

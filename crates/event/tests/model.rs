@@ -9,7 +9,7 @@ use drover_event::BackendKind;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(150), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_script_under_epoll(script in proptest::collection::vec(any::<u8>(), 1..250)) {

@@ -1,8 +1,7 @@
 //! Arming, moving and cancelling timers, with 1k, 100k and 1M of them live.
 //!
 //! Two loads. *Time-outs*: connections that set one of two fixed delays as a clock moves on, which is
-//! what servers do. *Random*: any delay up to two minutes. *Exact* is drover's timer without the
-//! rounding of time-outs, which sleeps have and of which no server has thousands.
+//! what servers do. *Random*: any delay up to two minutes, which no server does.
 //!
 //! What is cancelled or moved stays in the heap until it comes due: the rows of single operations do
 //! not show that work. The row of a *steady* load does: moves, four out of five, and cancels with an
@@ -39,23 +38,6 @@ impl TimerQueue for Timers {
     }
     fn expire(&mut self) {
         Timers::expire(self);
-    }
-}
-
-struct Exact(Timers);
-
-impl TimerQueue for Exact {
-    fn set(&mut self, id: u32, delay_ms: u32) {
-        self.0.set_exactly(id, Duration::from_millis(delay_ms.into()));
-    }
-    fn cancel(&mut self, id: u32) {
-        self.0.cancel(id);
-    }
-    fn advance(&mut self, milliseconds: u32) {
-        self.0.advance(milliseconds.into());
-    }
-    fn expire(&mut self) {
-        self.0.expire();
     }
 }
 
@@ -152,7 +134,7 @@ impl TimerQueue for Wheel {
     fn expire(&mut self) {}
 }
 
-const NAMES: [&str; 5] = ["drover", "BTreeMap", "heap", "tokio", "drover exact"];
+const NAMES: [&str; 4] = ["drover", "BTreeMap", "heap", "tokio"];
 
 fn make(which: usize, slots: u32) -> Box<dyn TimerQueue> {
     let count = slots as usize;
@@ -160,12 +142,11 @@ fn make(which: usize, slots: u32) -> Box<dyn TimerQueue> {
         0 => Box::new(Timers::new(slots).expect("a worker")),
         1 => Box::new(Map { now: 0, order: 0, timers: BTreeMap::new(), places: vec![None; count] }),
         2 => Box::new(Heap { now: 0, order: 0, timers: BinaryHeap::new(), live: vec![0; count] }),
-        3 => Box::new(Wheel {
+        _ => Box::new(Wheel {
             now: tokio::time::Instant::now(),
             timers: DelayQueue::new(),
             keys: (0..slots).map(|_| None).collect(),
         }),
-        _ => Box::new(Exact(Timers::new(slots).expect("a worker"))),
     }
 }
 
@@ -261,7 +242,7 @@ fn measure(table: &mut Table, live: u32, load: Load) {
     let operations = u64::from(batch * repeats);
     let mut contenders: Vec<Running> =
         (0..NAMES.len()).map(|which| Running::new(which, live, batch, load)).collect();
-    let mut rows: [[Column; 5]; 5] = std::array::from_fn(|_| NAMES.map(Column::new));
+    let mut rows: [[Column; 4]; 5] = std::array::from_fn(|_| NAMES.map(Column::new));
     for _ in 0..ROUNDS {
         for (which, running) in contenders.iter_mut().enumerate() {
             let mut sums = [0.0; 5];
