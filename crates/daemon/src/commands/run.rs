@@ -21,7 +21,7 @@ use tracing::debug;
 use super::print_findings;
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
-use crate::daemonise::Launcher;
+use crate::daemonise::{Launcher, output_without_waiting};
 use crate::generation::{Generation, PrepareError};
 use crate::lock::LockError;
 use crate::log;
@@ -79,6 +79,7 @@ fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<Ex
     let failed = |what| move |source| StartError::System { what, source };
     drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
     signals::block().map_err(failed("block signals"))?;
+    output_without_waiting();
     // Files are made with the modes that they are asked for.
     umask(Mode::from_bits_truncate(0o022));
     let launcher = if config.process.daemon && *config.process.master {
