@@ -1,7 +1,7 @@
 # run    start drover in the foreground with config/drover.toml: http://127.0.0.1:8080/
 # test   every test
 # check  formatting, lints and documentation, warnings denied
-# bench  drover beside nginx and h2o; options: make bench BENCH="--rows return,1k --rounds 3"
+# bench  drover beside nginx and h2o, and its engine beside libraries; options: make bench BENCH="--rows return,1k --rounds 3"
 # fuzz   each fuzz target for a while; options: make fuzz SECONDS_EACH=600
 
 SHELL := /bin/bash
@@ -37,6 +37,7 @@ bench:
 	@cargo build --quiet --release -p drover-daemon
 	@cargo build --quiet -p drover-tests
 	@DROVER=target/release/drover target/debug/bench $(BENCH)
+	@cargo bench --quiet -p drover-event --features bench-internals
 
 # cargo-fuzz wants a nightly compiler only for its flags: the stable one has them behind this variable.
 fuzz: export RUSTC_BOOTSTRAP = 1

@@ -8,14 +8,12 @@ use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
 const DEBUGGED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// One connection that is served, then times out in the middle of a head and is reset. Tells its port.
+/// One connection that is served and then leaves in the middle of a head. Tells its port.
 fn visit(drover: &Drover, port: &Port, source: Ipv4Addr) -> u16 {
     let mut client = Client::connect_from(source, port.address()).expect("connected");
     let local = client.port();
     assert_eq!(client.get("/").text(), "ok\n");
     client.send("GET / HT");
-    // Closing a socket with the answer still unread resets the connection.
-    client.stream().peek(&mut [0]).expect("an answer");
     drop(client);
     eventually("the connection has ended", || {
         drover.status().workers.iter().all(|worker| worker.connections == 0).then_some(())
@@ -29,7 +27,6 @@ fn the_peers_that_are_named_are_logged_at_debug_level() {
     let config = Config::new(&directory, 1)
         .log("level = \"info\"")
         .events("debug_connections = [\"127.0.0.2\"]")
-        .http("client_header_timeout = \"50ms\"")
         .answering(&port);
     let drover = Drover::start(&directory, &config);
     let debug_lines = || drover.log_lines(&[" DEBUG "]);

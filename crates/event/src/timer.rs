@@ -18,8 +18,11 @@
 //!   those before it, and only where its place is not within a few steps is it searched for from the
 //!   root.
 //!
-//! The balancing follows Cormen, Leiserson, Rivest, Stein, *Introduction to Algorithms*, chapter
-//! 13, with an explicit parent in place of the sentinel's.
+//! How the tree stays balanced is told in [`balance`].
+
+mod balance;
+
+use balance::{child, set_child};
 
 use crate::tagged::{NIL, Tagged};
 
@@ -321,109 +324,6 @@ impl TimerTree {
     fn successor(&self, nodes: &impl Nodes, index: u32) -> u32 {
         if index == self.last { NIL } else { neighbour(nodes, index, false) }
     }
-
-    /// Puts `new` (perhaps none) where `old` hangs below `parent`.
-    fn replace(&mut self, nodes: &mut impl Nodes, old: u32, parent: u32, new: u32) {
-        if parent == NIL {
-            self.root = new;
-        } else if nodes.node(parent).left == old {
-            nodes.node_mut(parent).left = new;
-        } else {
-            nodes.node_mut(parent).right = new;
-        }
-        if new != NIL {
-            nodes.node_mut(new).parent.set_index(parent);
-        }
-    }
-
-    fn rebalance_after_insert(&mut self, nodes: &mut impl Nodes, mut index: u32) {
-        loop {
-            let parent = nodes.node(index).parent.index();
-            if parent == NIL {
-                break;
-            }
-            if nodes.node(parent).role() == Role::Black {
-                return;
-            }
-            // A red node is never the root, so there is a grandparent.
-            let grandparent = nodes.node(parent).parent.index();
-            let on_left = nodes.node(grandparent).left == parent;
-            let uncle = child(nodes, grandparent, !on_left);
-            if uncle != NIL && nodes.node(uncle).role() == Role::Red {
-                nodes.node_mut(parent).set_role(Role::Black);
-                nodes.node_mut(uncle).set_role(Role::Black);
-                nodes.node_mut(grandparent).set_role(Role::Red);
-                index = grandparent;
-                continue;
-            }
-            let mut top = parent;
-            if child(nodes, parent, !on_left) == index {
-                self.rotate(nodes, parent, on_left);
-                top = index;
-            }
-            nodes.node_mut(top).set_role(Role::Black);
-            nodes.node_mut(grandparent).set_role(Role::Red);
-            self.rotate(nodes, grandparent, !on_left);
-            break;
-        }
-        let root = self.root;
-        nodes.node_mut(root).set_role(Role::Black);
-    }
-
-    /// Restores equal black heights where the subtree `index` (perhaps none) below `parent` lacks
-    /// one.
-    fn rebalance_after_remove(&mut self, nodes: &mut impl Nodes, mut index: u32, mut parent: u32) {
-        while parent != NIL && !is_red(nodes, index) {
-            let on_left = nodes.node(parent).left == index;
-            let mut sibling = child(nodes, parent, !on_left);
-            if is_red(nodes, sibling) {
-                nodes.node_mut(sibling).set_role(Role::Black);
-                nodes.node_mut(parent).set_role(Role::Red);
-                self.rotate(nodes, parent, on_left);
-                sibling = child(nodes, parent, !on_left);
-            }
-            let (near, far) = (child(nodes, sibling, on_left), child(nodes, sibling, !on_left));
-            if !is_red(nodes, near) && !is_red(nodes, far) {
-                nodes.node_mut(sibling).set_role(Role::Red);
-                index = parent;
-                parent = nodes.node(index).parent.index();
-                continue;
-            }
-            if !is_red(nodes, far) {
-                nodes.node_mut(near).set_role(Role::Black);
-                nodes.node_mut(sibling).set_role(Role::Red);
-                self.rotate(nodes, sibling, !on_left);
-                sibling = child(nodes, parent, !on_left);
-            }
-            let far = child(nodes, sibling, !on_left);
-            let role = nodes.node(parent).role();
-            nodes.node_mut(sibling).set_role(role);
-            nodes.node_mut(parent).set_role(Role::Black);
-            nodes.node_mut(far).set_role(Role::Black);
-            self.rotate(nodes, parent, on_left);
-            index = self.root;
-            break;
-        }
-        if index != NIL {
-            nodes.node_mut(index).set_role(Role::Black);
-        }
-    }
-
-    /// Turns the edge between `index` and its right child (`to_left`) or left child (not
-    /// `to_left`), so that the child comes up.
-    fn rotate(&mut self, nodes: &mut impl Nodes, index: u32, to_left: bool) {
-        let Node { parent, left, right, .. } = *nodes.node(index);
-        let parent = parent.index();
-        let riser = if to_left { right } else { left };
-        let middle = child(nodes, riser, to_left);
-        self.replace(nodes, index, parent, riser);
-        set_child(nodes, riser, to_left, index);
-        nodes.node_mut(index).parent.set_index(riser);
-        set_child(nodes, index, !to_left, middle);
-        if middle != NIL {
-            nodes.node_mut(middle).parent.set_index(index);
-        }
-    }
 }
 
 /// Adds `index` at the end of the ring of `head`.
@@ -434,20 +334,6 @@ fn follow(nodes: &mut impl Nodes, head: u32, index: u32, key: u32) {
     let node = nodes.node_mut(index);
     node.parent = tagged(NIL, Role::Follower);
     (node.next, node.previous, node.key) = (head, previous, key);
-}
-
-fn child(nodes: &impl Nodes, index: u32, left: bool) -> u32 {
-    let node = nodes.node(index);
-    if left { node.left } else { node.right }
-}
-
-fn set_child(nodes: &mut impl Nodes, index: u32, left: bool, child: u32) {
-    let node = nodes.node_mut(index);
-    *if left { &mut node.left } else { &mut node.right } = child;
-}
-
-fn is_red(nodes: &impl Nodes, index: u32) -> bool {
-    index != NIL && nodes.node(index).role() == Role::Red
 }
 
 /// The leftmost or rightmost node of the subtree `index`.
@@ -477,6 +363,7 @@ fn neighbour(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::balance::is_red;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

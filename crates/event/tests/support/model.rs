@@ -106,11 +106,9 @@ fn start(world: &Rc<World>, core: &Core, task: impl Future<Output = ()> + 'stati
 async fn act(world: Rc<World>, stream: Stream) {
     let core = stream.core().clone();
     match world.next() % 12 {
-        0 | 1 => {
-            let _ = take_all(&world, &stream, Some(Idle::First)).await;
-        }
-        2 => {
-            let _ = take_all(&world, &stream, Some(Idle::Further)).await;
+        which @ 0..=2 => {
+            let terms = if which == 2 { Idle::Further } else { Idle::First };
+            let _ = take_all(&world, &stream, Some(terms)).await;
         }
         3 => {
             stream.set_read_timeout(Duration::from_millis(u64::from(world.next()) * 8));

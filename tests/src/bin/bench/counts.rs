@@ -76,21 +76,34 @@ fn counted_run(kind: Kind, row: &Row, files: &Files, requests: u32) -> Result<i6
     text.lines().find_map(total).ok_or_else(|| "callgrind tells no total".to_owned())
 }
 
-/// Asks one after another, on one connection or on one each.
+/// Asks as wrk does: on as many connections, kept or one for each request. A request is on its way on
+/// each of them before the first answer is read.
 fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
     let port = if row.deferred { &server.deferred } else { &server.plain };
     let request = request("GET", row.target, if row.closes { "Connection: close\r\n" } else { "" });
     let connect = || Client::connect(port.address()).map_err(|error| error.to_string());
-    let mut client = connect()?;
-    for number in 0..requests {
-        if row.closes && number > 0 {
-            client = connect()?;
+    let mut clients: Vec<Client> = Vec::new();
+    let mut left = requests;
+    while left > 0 {
+        let at_once = left.min(row.connections);
+        if row.closes {
+            clients.clear();
         }
-        client.try_send(&request).map_err(|error| error.to_string())?;
-        let response = client.receive(true).map_err(|failure| failure.to_string())?;
-        if !matches!(response.status, 200 | 302) {
-            return Err(format!("status {} under callgrind", response.status));
+        while clients.len() < at_once as usize {
+            clients.push(connect()?);
         }
+        let asked = &mut clients[..at_once as usize];
+        asked
+            .iter_mut()
+            .try_for_each(|client| client.try_send(&request))
+            .map_err(|error| error.to_string())?;
+        for client in asked {
+            let response = client.receive(true).map_err(|failure| failure.to_string())?;
+            if !matches!(response.status, 200 | 302) {
+                return Err(format!("status {} under callgrind", response.status));
+            }
+        }
+        left -= at_once;
     }
     Ok(())
 }

@@ -77,16 +77,25 @@ fn leads(row: &Row, figures: &[(Kind, Figures)]) -> Vec<String> {
     let Some(((first, base), peers)) = figures.split_first() else { return Vec::new() };
     let mut lines = Vec::new();
     for (kind, peer) in peers {
-        let (time, _) = peer.ratio(base, Round::total);
-        let (rate, _) = peer.ratio(base, |round| round.rate);
+        let (time, time_spread) = peer.ratio(base, Round::total);
+        let (rate, rate_spread) = peer.ratio(base, |round| round.rate);
         if time < 1.0 - EVEN {
-            lines.push(format!("{}: {kind} needs {time:.2} of the CPU time of {first}", row.name));
+            let sure = certainty(1.0 - time, time_spread);
+            lines.push(format!("{}: {kind} needs {time:.2} of the CPU time of {first}{sure}", row.name));
         }
         if rate > 1.0 + EVEN {
-            lines.push(format!("{}: {kind} answers {rate:.2} times as many requests as {first}", row.name));
+            let sure = certainty(rate - 1.0, rate_spread);
+            lines.push(format!(
+                "{}: {kind} answers {rate:.2} times as many requests as {first}{sure}",
+                row.name
+            ));
         }
     }
     lines
+}
+
+fn certainty(lead: f64, spread: f64) -> &'static str {
+    if lead > spread { "" } else { " (less than the rounds differ)" }
 }
 
 pub(crate) fn json(table: &Table) -> String {
