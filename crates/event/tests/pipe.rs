@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,8 @@ fn pattern(length: usize) -> Vec<u8> {
 #[test]
 fn bulk_passes_both_ways_at_once_unharmed() {
     const LENGTH: usize = 12 * 1024 * 1024;
+    // Made before anything waits for it: under valgrind that takes a while.
+    let bytes = Arc::new(pattern(LENGTH));
     each(|kind, carrying| {
         let (backend, target) = listener();
         let (running, outcome) = proxy(kind, target, LIMIT, carrying);
@@ -113,14 +116,15 @@ fn bulk_passes_both_ways_at_once_unharmed() {
             .map(|end| {
                 let mut writing = end.try_clone().expect("clone");
                 let mut reading = end;
+                let (sent, wanted) = (Arc::clone(&bytes), Arc::clone(&bytes));
                 let writer = std::thread::spawn(move || {
-                    writing.write_all(&pattern(LENGTH)).expect("sending");
+                    writing.write_all(&sent).expect("sending");
                     writing.shutdown(Shutdown::Write).expect("half-close");
                 });
                 let reader = std::thread::spawn(move || {
                     let mut received = Vec::new();
                     reading.read_to_end(&mut received).expect("receiving");
-                    assert!(received == pattern(LENGTH), "{} bytes, not as sent", received.len());
+                    assert!(received == *wanted, "{} bytes, not as sent", received.len());
                 });
                 (writer, reader)
             })
@@ -165,15 +169,16 @@ fn a_slow_receiver_holds_up_its_sender_within_bounds() {
 
 #[test]
 fn bulk_that_turns_into_messages_and_back_passes_unharmed() {
+    let bytes = pattern(4 << 20);
     each(|kind, carrying| {
         let (backend, target) = listener();
         let (running, _outcome) = proxy(kind, target, LIMIT, carrying);
         let (mut client, mut server) = connect(&running, &backend);
-        let mut buffer = vec![0; 4 << 20];
+        let mut buffer = vec![0; bytes.len()];
         for round in 0..3 {
-            let bulk = pattern(buffer.len() - round);
+            let bulk = &bytes[round..];
             let mut writing = client.try_clone().expect("clone");
-            let sent = bulk.clone();
+            let sent = bulk.to_vec();
             let writer = std::thread::spawn(move || writing.write_all(&sent).expect("sending"));
             server.read_exact(&mut buffer[..bulk.len()]).expect("receiving");
             writer.join().expect("writer");

@@ -17,8 +17,8 @@ use super::table::{Column, Table};
 use super::tasks::worker;
 
 const LIMIT: Duration = Duration::from_secs(60);
-const MESSAGES: usize = 20_000;
-const MEGABYTES: usize = 256;
+const MESSAGES: usize = 10_000;
+const MEGABYTES: usize = 128;
 
 struct Forward {
     target: SocketAddr,
@@ -134,8 +134,10 @@ fn take_bulk(stream: &mut TcpStream) {
 pub(crate) fn run(table: &mut Table) {
     let mut messages = [Column::new("drover"), Column::new("copying only")];
     let mut bulk = [Column::new("drover"), Column::new("copying only")];
-    for _ in 0..7 {
-        for (index, carrying) in [Carrying::Adaptive, Carrying::Copy].into_iter().enumerate() {
+    for round in 0..14 {
+        // Who goes first takes turns too.
+        for which in [round % 2, 1 - round % 2] {
+            let (index, carrying) = [(0, Carrying::Adaptive), (1, Carrying::Copy)][which];
             messages[index].note(carry(carrying, ask, answer) / MESSAGES as f64);
             bulk[index].note(carry(carrying, send_bulk, take_bulk) / MEGABYTES as f64 / 1000.0);
         }

@@ -237,7 +237,7 @@ pub(crate) fn run(table: &mut Table) {
 }
 
 fn measure(table: &mut Table, live: u32, load: Load) {
-    let batch = (live / 8).min(50_000);
+    let batch = (live / 2).min(50_000);
     let repeats = 50_000 / batch;
     let operations = u64::from(batch * repeats);
     let mut contenders: Vec<Running> =
