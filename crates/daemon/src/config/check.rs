@@ -5,7 +5,7 @@ use drover_config::{Findings, ListenAddress, LogFile, Place};
 use drover_http::config::{CheckContext, Listener};
 
 use super::system::System;
-use super::{Affinity, Config, Workers};
+use super::{Affinity, Backend, Config, Workers};
 
 /// Descriptors of a worker beside its slots: standard ones, logs, backend, notifiers, shared memory.
 const OTHER_DESCRIPTORS: u64 = 16;
@@ -106,6 +106,13 @@ impl Config {
                 .label(format!("takes {needed} descriptors of {limit}"))
                 .related(configured.and_then(|limit| limit.place()), "the limit")
                 .help(format!("[process] rlimit_nofile = {needed}"));
+        }
+        let watchable = drover_sys::select::LIMIT as u64;
+        if self.events.backend == Backend::Select && needed > watchable {
+            findings
+                .warning(slots.place(), "`worker_connections` is more than `select` can watch")
+                .label(format!("takes {needed} descriptors, of which it sees the first {watchable}"))
+                .help("use = \"poll\", or \"epoll\"; others are closed as soon as they are accepted");
         }
     }
 

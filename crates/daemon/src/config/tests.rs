@@ -225,6 +225,12 @@ fn what_the_system_will_not_grant_is_a_warning() {
         ["`rlimit_nofile` is more than this user may have"]
     );
     assert_eq!(findings(&with_server("process.user = \"nobody\"")), ["`user` has no effect"]);
+    let with_select = "process.rlimit_nofile = 4096\nevents.use = \"select\"\nevents.accept = \"shared\"";
+    assert_eq!(findings(&with_server(with_select)), Vec::<String>::new());
+    assert_eq!(
+        findings(&with_server(&format!("{with_select}\nevents.worker_connections = 1010"))),
+        ["`worker_connections` is more than `select` can watch"]
+    );
 }
 
 #[test]
