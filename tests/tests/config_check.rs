@@ -50,6 +50,20 @@ listen = ["127.0.0.1:99999"]
 }
 
 #[test]
+fn addresses_that_cannot_be_listened_on_are_found_without_trying() {
+    let directory = Directory::new();
+    let listen = r#"listen = ["unix:/nonexistent-drover/socket", "::1:80"]"#;
+    let config = directory.write("bad.toml", format!("[[http.servers]]\n{listen}\n"));
+    let said = String::from_utf8_lossy(&drover("check", &config).stderr).into_owned();
+    assert!(said.contains(r#"write "[::1]:80", or "[::1:80]:80""#), "{said}");
+    // What goes across keys is looked at once each of them can be read.
+    let config =
+        directory.write("bad.toml", format!("[[http.servers]]\n{}\n", listen.replace(", \"::1:80\"", "")));
+    let said = String::from_utf8_lossy(&drover("check", &config).stderr).into_owned();
+    assert!(said.contains("bad.toml:2:11") && said.contains("its directory does not exist"), "{said}");
+}
+
+#[test]
 fn what_is_no_toml_is_said_with_its_place() {
     let directory = Directory::new();
     let config = directory.write("bad.toml", "[process]\nworkers = = 1\n");

@@ -6,7 +6,7 @@ use drover_tests::http::{exchange, get, request};
 use drover_tests::{Client, Config, Directory, Drover, Port};
 
 struct Site {
-    _drover: Drover,
+    drover: Drover,
     port: Port,
     _directory: Directory,
 }
@@ -31,7 +31,7 @@ fn site() -> Site {
     symlink(directory.join("secret.txt"), directory.join("www/link.txt")).expect("linked");
     let config =
         Config::new(&directory, 1).server_with(&format!("listen = [\"{}\"]\nroot = \"www\"", port.address()));
-    Site { _drover: Drover::start(&directory, &config), port, _directory: directory }
+    Site { drover: Drover::start(&directory, &config), port, _directory: directory }
 }
 
 impl Site {
@@ -165,6 +165,18 @@ fn nothing_outside_of_the_root_is_served() {
     // Within the root the way up is an ordinary one.
     assert_eq!(site.get("/sub/../style.css").status, 200);
     assert_eq!(site.get("/sub/./index.html").text(), "sub");
+}
+
+#[test]
+fn the_log_says_why_something_is_not_served() {
+    let site = site();
+    for (target, reason) in [
+        ("/link.txt", "a symbolic link leads out of the root"),
+        ("/bare/", "a directory without an index file"),
+    ] {
+        assert_eq!(site.get(target).status, 403, "{target}");
+        site.drover.log_line(&[target, reason]);
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `drover status`: what the scoreboard says, as a table and as JSON.
 
 use drover_tests::http::get;
-use drover_tests::{Client, Config, Directory, Drover, Port, binary, eventually};
+use drover_tests::status::Status;
+use drover_tests::{Client, Config, Directory, Drover, Port, binary, eventually, process};
+use nix::sys::signal::Signal;
 
 #[test]
 fn it_counts_connections_accepts_and_requests() {
@@ -70,4 +72,17 @@ fn without_a_daemon_it_says_so() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("no drover runs"), "{text}");
+}
+
+#[test]
+fn a_worker_that_is_stopped_is_pointed_out() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &Config::new(&directory, 1).answering(&port));
+    let table = || Status::text(drover.config()).expect("a table");
+    let sentence = "is stopped, by SIGSTOP or a debugger";
+    assert!(!table().contains(sentence));
+    process::send(drover.worker(), Signal::SIGSTOP);
+    eventually("status says so", || table().contains(sentence).then_some(()));
+    process::send(drover.worker(), Signal::SIGCONT);
+    eventually("it goes on", || (!table().contains(sentence)).then_some(()));
 }

@@ -109,7 +109,18 @@ fn tcp(text: &str) -> Result<ListenAddress, Wrong> {
         return Err(bare_port(bare));
     }
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        let help = format!("write \"{}\"", SocketAddr::new(ip, 80));
+        // "::1:80" is an address too, but 80 may be meant as the port.
+        let meant = text.rsplit_once(':').and_then(|(host, port)| {
+            Some(SocketAddr::new(
+                IpAddr::V6(host.parse().ok()?),
+                port.parse().ok().filter(|port| *port != 0)?,
+            ))
+        });
+        let whole = SocketAddr::new(ip, 80);
+        let help = match meant {
+            Some(meant) => format!("write \"{meant}\", or \"{whole}\" if all of it is the address"),
+            None => format!("write \"{whole}\""),
+        };
         return Err(Wrong { what: "the port is missing".into(), help: Some(help) });
     }
     match text.rsplit_once(':') {

@@ -1,7 +1,12 @@
 //! Where log lines go: `"stderr"`, `"off"`, or the path of a file.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 
 use crate::node::Node;
 use crate::output::{Output, quoted};
@@ -19,6 +24,24 @@ pub enum LogFile {
     Stdout,
     /// Appended to this file.
     Path(PathBuf),
+}
+
+impl LogFile {
+    /// Opens the file at `path` for appending, making it where missing. Neither this nor a write to it waits:
+    /// where it is a pipe that nobody reads, it takes what the kernel keeps for a later reader.
+    ///
+    /// # Errors
+    /// What `open(2)` reports.
+    pub fn append(path: &Path) -> io::Result<File> {
+        let mut options = File::options();
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        options.append(true).create(true).mode(0o640).custom_flags(flags.bits());
+        match options.open(path) {
+            // A pipe without a reader; opened both ways it has one (fifo(7)).
+            Err(fault) if fault.raw_os_error() == Some(Errno::ENXIO as i32) => options.read(true).open(path),
+            result => result,
+        }
+    }
 }
 
 impl fmt::Display for LogFile {

@@ -14,6 +14,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Pid;
 
 use crate::config::Config;
+use crate::text::counted;
 
 /// The CPUs that this process may use, at least one.
 pub(crate) fn usable_cpus() -> usize {
@@ -117,8 +118,9 @@ impl Budget {
         let Self { workers, slots, descriptors, .. } = self;
         let memory = self.slot_bytes * u64::from(*slots) * *workers as u64;
         format!(
-            "budget: {workers} workers with {slots} slots each, up to {} descriptors per worker of {descriptors} \
+            "budget: {} with {slots} slots each, up to {} descriptors per worker of {descriptors} \
              allowed, at most {} KiB for slots in all",
+            counted(*workers, "worker"),
             self.needed_descriptors(),
             memory.div_ceil(1024),
         )

@@ -6,12 +6,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::process::ExitCode;
 
 use drover_sys::fork::{Fork, fork};
 use nix::fcntl::OFlag;
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Whoever waits for the daemon to be ready.
 #[derive(Debug)]
@@ -53,9 +54,9 @@ impl Launcher {
     /// Workers serve. `line` says what, where, and how to stop it.
     pub(crate) fn ready(&mut self, line: &str) {
         match std::mem::replace(self, Self::Told) {
-            Self::Foreground => eprintln!("{line}"),
+            Self::Foreground => tell(line),
             Self::Background(mut pipe) => {
-                eprintln!("{line}");
+                tell(line);
                 if let Err(failure) = detach_output().and_then(|()| pipe.write_all(&[1])) {
                     warn!("cannot tell the starter: {failure}");
                 }
@@ -67,9 +68,34 @@ impl Launcher {
     /// The daemon will end. Where the log is a file, whoever started it still wants to see why.
     pub(crate) fn failed(&mut self, message: Option<&str>) {
         if let (Some(message), false) = (message, matches!(self, Self::Told)) {
-            eprintln!("drover: {message}");
+            tell(&format!("drover: {message}"));
         }
         *self = Self::Told;
+    }
+}
+
+/// Whoever started the daemon may have closed its end by now; that must not stop it.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Standard output and error get descriptions of their own on which no write waits, where they are pipes: a
+/// collector that stops reading must stop neither master nor worker. Called once, before the first fork.
+///
+/// The descriptions that were there are shared with whoever started the daemon, and stay as they are. Where the
+/// system allows no second one (the pipe of another user, no reader), the first is kept.
+pub(crate) fn output_without_waiting() {
+    let reopened = |path: &str| -> io::Result<Option<File>> {
+        if !std::fs::metadata(path)?.file_type().is_fifo() {
+            return Ok(None);
+        }
+        File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map(Some)
+    };
+    let out = reopened("/proc/self/fd/1").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stdout(pipe)?)));
+    let error =
+        reopened("/proc/self/fd/2").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stderr(pipe)?)));
+    if let Err(failure) = out.and(error) {
+        debug!("a write to standard output or error may wait: {failure}");
     }
 }
 

@@ -16,6 +16,7 @@ use crate::privileges::{self, Identity, PrivilegeError};
 use crate::scoreboard::{Block, Scoreboard};
 use crate::services::{Plans, ServiceError};
 use crate::sockets::{Address, ListenError, Sockets, Wanted};
+use crate::text::counted;
 
 /// One accepted configuration, its listen sockets, and how many workers it has.
 pub(crate) struct Generation {
@@ -171,8 +172,17 @@ impl Generation {
         self.strategies.keys().map(|address| format!("http://{address}")).collect()
     }
 
+    /// `http on http://127.0.0.1:80, 2 workers (exclusive)`
+    pub(crate) fn summary(&self) -> String {
+        let workers = counted(self.workers as usize, "worker");
+        match self.strategies.is_empty() {
+            true => format!("{workers}, listening nowhere"),
+            false => format!("http on {}, {workers} ({})", self.urls().join(", "), self.strategy_names()),
+        }
+    }
+
     /// The accept strategies in use, each once.
-    pub(crate) fn strategy_names(&self) -> String {
+    fn strategy_names(&self) -> String {
         let mut names: Vec<&str> = self.strategies.values().map(|strategy| strategy.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -241,7 +241,7 @@ impl FormatEvent<Registry, DefaultFields> for Sink {
 /// What the system reports, with the path.
 pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let file = File::options().append(true).create(true).mode(0o640).open(path).map_err(named)?;
+    let file = LogFile::append(path).map_err(named)?;
     if let Some((uid, gid)) = owner {
         let (opened, named_so) =
             (file.metadata().map_err(named)?, fs::symlink_metadata(path).map_err(named)?);

@@ -27,6 +27,7 @@ mod signals;
 mod sockets;
 mod supervise;
 mod systemd;
+mod text;
 mod unix_socket;
 mod worker;
 mod workers;

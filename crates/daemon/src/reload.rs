@@ -210,11 +210,7 @@ impl Master {
         let workers = self.generation.workers;
         self.board.set_generation(number, workers as usize);
         self.board.set_state(MasterState::Serving);
-        let summary = format!(
-            "generation {number} serves with {workers} workers ({}) on {}",
-            self.generation.strategy_names(),
-            self.generation.urls().join(", ")
-        );
+        let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");
         self.notifier.ready(&summary);
         if number == 1 {
@@ -233,10 +229,9 @@ impl Master {
             warn!("{shortfall}");
         }
         self.launcher.ready(&format!(
-            "drover {}: http on {}, {workers} workers ({}); stop with {}, reload with kill -HUP {}",
+            "drover {}: {}; stop with {}, reload with kill -HUP {}",
             env!("CARGO_PKG_VERSION"),
-            self.generation.urls().join(", "),
-            self.generation.strategy_names(),
+            self.generation.summary(),
             if config.process.daemon { "drover stop" } else { "Ctrl-C" },
             std::process::id(),
         ));

@@ -2,7 +2,9 @@
 //!
 //! The master blocks signals for life and reads them from a descriptor, with their sender; nothing can
 //! interrupt it half-way. A worker has flags, set by handlers that can only run while its backend waits.
-//! Left alone in both are the signals that tell of a fault in the program, and job control.
+//! Left alone in both are the signals that tell of a fault in the program, and job control; and those that are
+//! ignored because a failed write tells the same: blocked, they would be pending all the same, and a log
+//! line about each, to a pipe without a reader, would raise the next.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -15,8 +17,10 @@ use nix::unistd::Pid;
 
 use crate::lock::command_of;
 
-/// Never blocked: faults and aborts of this very process, tracing, and stopping from a terminal.
-const LEFT_ALONE: [Signal; 11] = [
+/// Never blocked: faults and aborts of this very process, tracing, stopping from a terminal, failed writes.
+const LEFT_ALONE: [Signal; 13] = [
+    Signal::SIGPIPE,
+    Signal::SIGXFSZ,
     Signal::SIGILL,
     Signal::SIGTRAP,
     Signal::SIGABRT,

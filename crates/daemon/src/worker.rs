@@ -32,6 +32,7 @@ use crate::scoreboard::{Block, WorkerState};
 use crate::services::{Plans, ServiceError, Services, with_causes};
 use crate::signals::{self, Flags};
 use crate::sockets::{Address, Inherited};
+use crate::text::counted;
 
 /// Everything that a worker gets from the master.
 pub(crate) struct Start {
@@ -350,7 +351,8 @@ impl Shift {
         self.start.block.set_state(WorkerState::Draining);
         core.drain();
         let timeout = self.start.config.process.shutdown_timeout;
-        info!("drains {} connections, for {timeout:?} at most", core.open_connections());
+        let connections = counted(core.open_connections() as usize, "connection");
+        info!("drains {connections}, for {timeout:?} at most");
         core.spawn(deadline(core.clone(), timeout, Rc::clone(&self.orders)));
     }
 

@@ -1,19 +1,24 @@
 //! Access logs: lines are gathered in memory and written with one `write` to a descriptor that appends.
 //!
 //! Each worker has its own buffer for each file. A flush writes whole lines only, so that the lines of
-//! several workers, which share the file, never mix. What cannot be written is dropped and counted: a log
-//! never holds up a request.
+//! several workers, which share the file, never mix; a pipe is given as many lines at a time as the kernel
+//! takes whole. What cannot be written is dropped and counted: a log never holds up a request.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_config::LogFile;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat};
 use tracing::{error, warn};
+
+/// So many bytes go into a pipe whole, or not at all (`PIPE_BUF`).
+const WHOLE_IN_A_PIPE: usize = 4096;
 
 /// Where lines go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,16 +88,15 @@ impl Log {
         if self.buffer.is_empty() {
             return;
         }
-        let written = match (&mut self.file, &self.plan.target) {
-            (Some(file), _) => file.write_all(&self.buffer),
-            (None, Target::Stdout) => io::stdout().lock().write_all(&self.buffer),
-            (None, _) => io::stderr().lock().write_all(&self.buffer),
+        let written = match (&self.file, &self.plan.target) {
+            (Some(file), _) => write_lines(file.as_fd(), &self.buffer),
+            (None, Target::Stdout) => write_lines(io::stdout().as_fd(), &self.buffer),
+            (None, _) => write_lines(io::stderr().as_fd(), &self.buffer),
         };
-        let lines = memchr::memchr_iter(b'\n', &self.buffer).count() as u64;
         self.buffer.clear();
         let name = self.plan.target.name().display();
         match written {
-            Err(fault) => {
+            Err((fault, lines)) => {
                 // Once, not for every line that follows.
                 if self.lost == 0 {
                     error!("access log {name}: lines are lost: {fault}");
@@ -128,11 +132,31 @@ impl Drop for Log {
 /// Standard error and output are not kept: the daemon may give their numbers to other files.
 fn open(target: &Target) -> io::Result<Option<File>> {
     let Target::File(path) = target else { return Ok(None) };
-    // Without waiting: a pipe that nobody reads must not stop the worker.
-    let options = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let opened =
-        OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(options.bits()).open(path);
-    opened.map(Some)
+    LogFile::append(path).map(Some)
+}
+
+/// Writes `text`; where that fails half-way, tells how many lines are lost.
+fn write_lines(to: BorrowedFd<'_>, text: &[u8]) -> Result<(), (io::Error, u64)> {
+    let is_pipe = fstat(to).is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFIFO.bits());
+    let most = if is_pipe { WHOLE_IN_A_PIPE } else { text.len() };
+    let mut rest = text;
+    while !rest.is_empty() {
+        match nix::unistd::write(to, whole_lines(rest, most)) {
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::EINTR) => {}
+            Err(fault) => return Err((fault.into(), memchr::memchr_iter(b'\n', rest).count() as u64)),
+        }
+    }
+    Ok(())
+}
+
+/// As many lines as `most` bytes hold; the first one alone if it is longer.
+fn whole_lines(text: &[u8], most: usize) -> &[u8] {
+    if text.len() <= most {
+        return text;
+    }
+    let end = memchr::memrchr(b'\n', &text[..most]).or_else(|| memchr::memchr(b'\n', text));
+    end.map_or(text, |end| &text[..=end])
 }
 
 /// Local time as text, worked out once a second.
@@ -239,6 +263,33 @@ mod tests {
         log.line(|out| out.extend_from_slice(b"one"));
         log.line(|out| out.extend_from_slice(b"two"));
         assert_eq!((log.lost, log.buffer.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_pipe_gets_whole_lines_and_never_makes_wait() {
+        let scratch = Scratch::new("pipe");
+        let plan = scratch.plan(1 << 20);
+        let Target::File(path) = &plan.target else { unreachable!("a file") };
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe can be made");
+        let mut log = Log::open(&plan).expect("the log opens though nobody reads");
+        let total: u64 = 2000;
+        for _ in 0..total {
+            log.line(|out| out.extend_from_slice(&[b'x'; 99]));
+        }
+        log.flush();
+        let lost = log.lost;
+        assert!(lost > 0, "a pipe does not hold 200 kB");
+        let mut reader = File::open(path).expect("the log has it open for writing");
+        let mut text = vec![0; 1 << 20];
+        let length = io::Read::read(&mut reader, &mut text).expect("what was written");
+        assert_eq!(length as u64, (total - lost) * 100, "neither a part of a line nor a wrong count");
+    }
+
+    #[test]
+    fn lines_are_taken_whole() {
+        assert_eq!(whole_lines(b"ab\ncd\n", 100), b"ab\ncd\n");
+        assert_eq!(whole_lines(b"ab\ncd\n", 5), b"ab\n");
+        assert_eq!(whole_lines(b"abcdef\ncd\n", 5), b"abcdef\n");
     }
 
     #[test]

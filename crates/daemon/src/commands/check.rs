@@ -9,6 +9,7 @@ use drover_config::Findings;
 use super::{print, print_findings};
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
+use crate::text::counted;
 
 /// Checks the config, prints the findings and a line that sums up.
 pub(crate) fn check(args: &ConfigFile) -> io::Result<ExitCode> {
@@ -53,8 +54,4 @@ fn failure(path: &Path, findings: &Findings) -> String {
         0 => format!("{}: {errors}\n", path.display()),
         count => format!("{}: {errors}, {}\n", path.display(), counted(count, "warning")),
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -4,6 +4,7 @@ use drover_event::{Counter, Gauge};
 
 use super::status::{Now, serving};
 use crate::scoreboard::{MasterState, Snapshot, WorkerView};
+use crate::text::counted;
 
 /// Fewer connections than this say nothing about how they are spread.
 const ENOUGH_CONNECTIONS: u64 = 50;
@@ -18,6 +19,7 @@ pub(super) fn findings(snapshot: &Snapshot, now: Now) -> Vec<String> {
     found.extend(refused_reload(snapshot));
     found.extend(missing_workers(snapshot));
     found.extend(snapshot.workers.iter().filter_map(|worker| hanging(worker, now)));
+    found.extend(snapshot.workers.iter().filter_map(stopped));
     found.extend(uneven(snapshot));
     found.extend(serving(snapshot).filter_map(short_of_slots));
     found.extend(dropped(snapshot));
@@ -62,6 +64,17 @@ fn hanging(worker: &WorkerView, now: Now) -> Option<String> {
     })
 }
 
+/// A worker that the kernel does not let run. With the accept mutex in its hands nobody accepts any more.
+fn stopped(worker: &WorkerView) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid)).ok()?;
+    // The command, in parentheses, may have any character in it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let (number, pid) = (worker.number, worker.pid);
+    rest.starts_with(['T', 't']).then(|| {
+        format!("worker {number} (process {pid}) is stopped, by SIGSTOP or a debugger: kill -CONT {pid} lets it go on")
+    })
+}
+
 fn uneven(snapshot: &Snapshot) -> Option<String> {
     let open = |worker: &WorkerView| worker.gauge(Gauge::OpenConnections);
     let workers = serving(snapshot).count();
@@ -90,6 +103,8 @@ fn short_of_slots(worker: &WorkerView) -> Option<String> {
 fn dropped(snapshot: &Snapshot) -> Option<String> {
     let dropped = snapshot.total(Counter::Dropped);
     (dropped > 0).then(|| {
-        format!("{dropped} connections were dropped for want of a slot since the start: raise [events] worker_connections")
+        let were = if dropped == 1 { "was" } else { "were" };
+        let connections = counted(dropped as usize, "connection");
+        format!("{connections} {were} dropped for want of a slot since the start: raise [events] worker_connections")
     })
 }

@@ -6,7 +6,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -14,14 +14,14 @@ use std::rc::Rc;
 use drover_config::Findings;
 use drover_sys::title::Title;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Uid};
 use thiserror::Error;
 use tracing::debug;
 
 use super::print_findings;
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
-use crate::daemonise::Launcher;
+use crate::daemonise::{Launcher, output_without_waiting};
 use crate::generation::{Generation, PrepareError};
 use crate::lock::LockError;
 use crate::log;
@@ -40,6 +40,11 @@ enum StartError {
         "cannot make the runtime directory {path}: {source}; set [process] runtime_dir to one that can be made"
     )]
     RuntimeDir { path: PathBuf, source: io::Error },
+    #[error(
+        "others may change {path}: {reason}; whoever does decides what pid file and scoreboard say. Set [process] \
+         runtime_dir to a directory of this user's own"
+    )]
+    SharedRuntimeDir { path: PathBuf, reason: &'static str },
     #[error(transparent)]
     Scoreboard(#[from] ScoreboardError),
     #[error(transparent)]
@@ -79,6 +84,7 @@ fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<Ex
     let failed = |what| move |source| StartError::System { what, source };
     drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
     signals::block().map_err(failed("block signals"))?;
+    output_without_waiting();
     // Files are made with the modes that they are asked for.
     umask(Mode::from_bits_truncate(0o022));
     let launcher = if config.process.daemon && *config.process.master {
@@ -120,8 +126,26 @@ fn make_scoreboard(config: &Config) -> Result<Scoreboard, StartError> {
     // Filled in when the config was read.
     let path = config.process.runtime_dir.clone().unwrap_or_default();
     let made = DirBuilder::new().recursive(true).mode(0o755).create(&path);
-    made.map_err(|source| StartError::RuntimeDir { path: path.clone(), source })?;
+    let failed = |source| StartError::RuntimeDir { path: path.clone(), source };
+    made.map_err(failed)?;
+    let metadata = std::fs::metadata(&path).map_err(failed)?;
+    if let Some(reason) = why_shared(metadata.uid(), metadata.mode(), Uid::effective()) {
+        return Err(StartError::SharedRuntimeDir { path, reason });
+    }
     Ok(Scoreboard::create(&path)?)
+}
+
+/// Why a directory with this owner and mode is not safe for this user's files. Anyone can have made the default
+/// one of an ordinary user, in /tmp, before.
+fn why_shared(owner: u32, mode: u32, user: Uid) -> Option<&'static str> {
+    let (by_all, sticky) = (mode & 0o002 != 0, mode & 0o1000 != 0);
+    match owner {
+        owner if owner != 0 && owner != user.as_raw() && !user.is_root() => {
+            Some("it belongs to another user")
+        }
+        _ if by_all && !sticky => Some("every user may write to it"),
+        _ => None,
+    }
 }
 
 fn set_title(config: &Config) -> Option<Title> {
@@ -173,4 +197,21 @@ fn alone(
     let code = worker::run(start);
     drop((first, pid_file, board));
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_directory_is_nobody_elses() {
+        let (root, user) = (Uid::from_raw(0), Uid::from_raw(1000));
+        assert_eq!(why_shared(1000, 0o755, user), None);
+        assert_eq!(why_shared(0, 0o1777, user), None, "what a user makes in /tmp stays that user's");
+        assert_eq!(why_shared(1000, 0o755, root), None);
+        assert!(why_shared(1001, 0o755, user).is_some());
+        assert!(why_shared(0, 0o777, user).is_some());
+        assert!(why_shared(1000, 0o777, user).is_some());
+        assert!(why_shared(0, 0o777, root).is_some());
+    }
 }

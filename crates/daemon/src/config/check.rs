@@ -1,7 +1,7 @@
 //! What is checked across the tables. `check` knows the system by its facts alone; `check_files` looks at the
 //! file system too, and neither opens anything that disturbs a running daemon.
 
-use drover_config::{Findings, LogFile, Place};
+use drover_config::{Findings, ListenAddress, LogFile, Place};
 use drover_http::config::{CheckContext, Listener};
 
 use super::system::System;
@@ -154,6 +154,14 @@ impl Config {
             findings
                 .warning(root.place(), "`root` is not there")
                 .label(format!("{} is no directory", root.display()));
+        }
+        for listen in self.http.servers.iter().flat_map(|server| server.listen.iter()) {
+            let ListenAddress::Unix(path) = &listen.address else { continue };
+            if !path.parent().is_some_and(|directory| directory.is_dir()) {
+                findings
+                    .error(listen.place(), format!("{} cannot be made", path.display()))
+                    .label("its directory does not exist");
+            }
         }
         let logs = self.http.servers.iter().flat_map(|server| &server.locations);
         let logs = logs.filter_map(|location| location.access_log.as_ref()).chain([&self.http.access_log]);

@@ -298,7 +298,7 @@ impl FileStore {
         }
         // Listing is not allowed, if it is there at all.
         open::beneath(root.as_fd(), if relative.is_empty() { b"." } else { relative })?;
-        Err(Errno::EACCES.into())
+        Err(NO_INDEX.into())
     }
 
     fn open_one(&self, root: &OwnedFd, name: &[u8], known: Option<Rc<OpenFile>>) -> io::Result<Found> {
@@ -308,7 +308,7 @@ impl FileStore {
             return Ok(Found::Directory);
         }
         if !metadata.is_file() {
-            return Err(Errno::EACCES.into());
+            return Err(NO_FILE.into());
         }
         let identity = Identity {
             device: metadata.dev(),
@@ -347,8 +347,16 @@ impl FileStore {
                 debug!("no file for {path} beneath {root}: {fault}");
                 404
             }
-            Some(Errno::EACCES | Errno::EPERM | Errno::EXDEV | Errno::ELOOP | Errno::ENXIO) => {
-                info!("{path} beneath {root} is not served: {fault}");
+            Some(
+                Errno::EACCES
+                | Errno::EPERM
+                | Errno::EXDEV
+                | Errno::ELOOP
+                | Errno::ENXIO
+                | NO_INDEX
+                | NO_FILE,
+            ) => {
+                info!("{path} beneath {root} is not served: {}", refusal(fault));
                 403
             }
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN) => {
@@ -360,5 +368,20 @@ impl FileStore {
                 500
             }
         }
+    }
+}
+
+/// A directory, and none of the files is there that could stand for it. Opening to read never gives this.
+const NO_INDEX: Errno = Errno::EISDIR;
+/// A pipe, socket or device.
+const NO_FILE: Errno = Errno::ENODEV;
+
+/// Why something that is there is not served, in words of its owner's.
+fn refusal(fault: &io::Error) -> String {
+    match fault.raw_os_error().map(Errno::from_raw) {
+        Some(NO_INDEX) => "a directory without an index file".into(),
+        Some(NO_FILE) => "neither a regular file nor a directory".into(),
+        Some(Errno::EXDEV) => "a symbolic link leads out of the root (an absolute one always does)".into(),
+        _ => fault.to_string(),
     }
 }
