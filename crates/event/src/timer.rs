@@ -23,7 +23,7 @@
 
 mod balance;
 
-use balance::{child, set_child};
+use balance::{neighbour, outermost, set_child};
 
 use crate::tagged::{NIL, Tagged};
 
@@ -382,31 +382,6 @@ fn link_behind(nodes: &mut impl Nodes, at: u32, index: u32) {
     (node.previous, node.next) = (at, next);
     nodes.node_mut(at).next = index;
     nodes.node_mut(next).previous = index;
-}
-
-/// The leftmost or rightmost node of the subtree `index`.
-fn outermost(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
-    loop {
-        match child(nodes, index, left) {
-            NIL => return index,
-            below => index = below,
-        }
-    }
-}
-
-/// The node before (`left`) or after `index` in the order of keys, or `NIL`.
-fn neighbour(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
-    let below = child(nodes, index, left);
-    if below != NIL {
-        return outermost(nodes, below, !left);
-    }
-    loop {
-        let parent = nodes.node(index).parent.index();
-        if parent == NIL || child(nodes, parent, !left) == index {
-            return parent;
-        }
-        index = parent;
-    }
 }
 
 #[cfg(test)]
