@@ -7,22 +7,23 @@
 //! so that they may wrap (every 49.7 days) as long as no two live timers are more than 24.8 days
 //! apart. Equal keys keep the order of insertion.
 //!
-//! Two habits of time-outs make it fast (measured in `benches/figures.rs`):
+//! Two habits of time-outs make it fast (measured in `benches/figures`):
 //!
-//! * Many timers share a deadline, so a deadline is in the tree once. The timer that was set first
-//!   is its *head*; the others are *followers*, in a ring that begins and ends at the head. A
-//!   follower joins and leaves without touching the tree, and when a head leaves, the next in the
-//!   ring takes its place.
-//! * Deadlines lie within a few minutes of each other. A *guide* cuts two minutes into as many spans as
-//!   there are slots, and knows for each span one head in it. A new deadline starts from the nearest of
-//!   those before it, and only where its place is not within a few steps is it searched for from the
-//!   root.
+//! * Timers come in *runs*: a head, which is in the tree, and its followers, whose deadlines are next
+//!   after the head's, in a ring that begins and ends at the head. Followers join and leave without
+//!   touching the tree; when a head leaves, the next in its run takes its place. A run stays within one
+//!   span of time, of which there are as many as make a run a handful of timers.
+//! * Deadlines lie within a few minutes of each other. A *guide* knows for each span of two minutes the
+//!   first head in it, so that hardly ever a run has to be searched for from the root.
+//!
+//! Most timers that join are the latest of their run. One that is not looks for its place from the
+//! run's end on; where that is far, the run is split on the way, so that the next one finds it near.
 //!
 //! How the tree stays balanced is told in [`balance`].
 
 mod balance;
 
-use balance::{child, set_child};
+use balance::{neighbour, outermost, set_child};
 
 use crate::tagged::{NIL, Tagged};
 
@@ -31,12 +32,16 @@ pub const MAX_DELAY_MS: u32 = (u32::MAX / 2) - 86_400_000;
 
 /// How far the guide reaches, as a power of two of milliseconds.
 const REACH_BITS: u32 = 17;
+/// How many slots there are for each span of the guide.
+const SLOTS_A_SPAN: u32 = 8;
 /// How many spans the guide has at least; at most it has one for each millisecond.
-const SPANS_LEAST: u32 = 2048;
+const SPANS_LEAST: u32 = 64;
 /// How many spans before that of a new deadline are looked at.
 const SPANS_BACK: u32 = 32;
 /// How many heads are looked at from that which the guide knows.
 const STEPS: u32 = 8;
+/// After how many steps back in a run it is split.
+const STEPS_BACK: u32 = 16;
 
 /// What a node is, as the tag beside its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +60,7 @@ pub(crate) struct Node {
     right: u32,
     /// With the role beside it.
     parent: Tagged,
-    /// The ring of timers with this deadline; a node alone is its own neighbour.
+    /// The ring of the run; a node alone is its own neighbour.
     next: u32,
     previous: u32,
     key: u32,
@@ -111,24 +116,15 @@ pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Where a key belongs.
-#[derive(Clone, Copy)]
-enum Place {
-    /// With the timers of this head.
-    With(u32),
-    /// Below a node, on its left or not; below `NIL` in an empty tree.
-    Below(u32, bool),
-}
-
 /// The tree of one worker.
 #[derive(Debug)]
 pub(crate) struct TimerTree {
     root: u32,
-    /// The heads of the earliest and the latest deadline.
+    /// The heads of the earliest and the latest run.
     first: u32,
     last: u32,
-    /// For each span of time the head that was hung there last, or `NIL`. Times that are a whole
-    /// guide apart share a place.
+    /// For each span of time the first head in it, or `NIL`. Spans that are a whole guide apart share a
+    /// place; the one that came last has it.
     guide: Box<[u32]>,
     /// How long a span is, as a power of two of milliseconds.
     span_bits: u32,
@@ -137,7 +133,7 @@ pub(crate) struct TimerTree {
 impl TimerTree {
     /// An empty tree with a guide for the timers of `slots` slots.
     pub(crate) fn for_slots(slots: u32) -> Self {
-        let spans = slots.clamp(SPANS_LEAST, 1 << REACH_BITS).next_power_of_two();
+        let spans = (slots / SLOTS_A_SPAN).clamp(SPANS_LEAST, 1 << REACH_BITS).next_power_of_two();
         Self {
             root: NIL,
             first: NIL,
@@ -155,76 +151,127 @@ impl TimerTree {
     /// Sets the timer of `index`, which must not be set.
     pub(crate) fn insert(&mut self, nodes: &mut impl Nodes, index: u32, key: u32) {
         debug_assert!(!nodes.node(index).is_set(), "timer {index} is set twice");
-        match self.place_by_guide(nodes, key).unwrap_or_else(|| self.place_from_root(nodes, key)) {
-            Place::With(head) => follow(nodes, head, index, key),
-            Place::Below(parent, on_left) => self.hang(nodes, index, key, parent, on_left),
+        let alone = Node { next: index, previous: index, key, ..Node::default() };
+        *nodes.node_mut(index) = alone;
+        let first_in_span = self.guide[self.in_guide(key)];
+        if first_in_span != NIL {
+            let known = nodes.node(first_in_span).key;
+            if before(key, known) && self.span(key) == self.span(known) {
+                return self.lead(nodes, first_in_span, index);
+            }
+        }
+        match self.head_by_guide(nodes, key).or_else(|| self.head_from_root(nodes, key)) {
+            Some(head) if self.span(nodes.node(head).key) == self.span(key) => {
+                self.follow(nodes, head, index, key);
+            }
+            found => {
+                match found {
+                    Some(head) => self.hang_after(nodes, head, index),
+                    None => self.hang(nodes, index, self.first, true),
+                }
+                let place = self.in_guide(key);
+                self.guide[place] = index;
+            }
         }
     }
 
-    fn place_by_guide(&self, nodes: &impl Nodes, key: u32) -> Option<Place> {
-        for back in 0..SPANS_BACK {
+    /// The last head that is not after `key`, if the guide leads to it.
+    fn head_by_guide(&self, nodes: &impl Nodes, key: u32) -> Option<u32> {
+        let known = |back: u32| {
             let within = key.wrapping_sub(back << self.span_bits);
             let head = self.guide[self.in_guide(within)];
-            if head == NIL {
-                continue;
-            }
-            let known = nodes.node(head).key;
-            if known == key {
-                return Some(Place::With(head));
-            }
-            if known >> self.span_bits == within >> self.span_bits && before(known, key) {
-                return self.place_after(nodes, head, key);
-            }
-        }
-        None
-    }
-
-    /// Looks for the place of `key` among the next few after the head `at`.
-    fn place_after(&self, nodes: &impl Nodes, mut at: u32, key: u32) -> Option<Place> {
+            let fits = |head: u32| {
+                let known = nodes.node(head).key;
+                self.span(known) == self.span(within) && !before(key, known)
+            };
+            (head != NIL && fits(head)).then_some(head)
+        };
+        let mut at = (0..SPANS_BACK).find_map(known)?;
         for _ in 0..STEPS {
             let next = self.successor(nodes, at);
             if next == NIL || before(key, nodes.node(next).key) {
-                // Of two neighbours one has no child on the side of the other.
-                let below = if nodes.node(at).right == NIL { (at, false) } else { (next, true) };
-                return Some(Place::Below(below.0, below.1));
-            }
-            if nodes.node(next).key == key {
-                return Some(Place::With(next));
+                return Some(at);
             }
             at = next;
         }
         None
     }
 
-    /// Where the guide keeps what it knows of the span of `key`.
-    fn in_guide(&self, key: u32) -> usize {
-        (key >> self.span_bits) as usize & (self.guide.len() - 1)
-    }
-
-    fn place_from_root(&self, nodes: &impl Nodes, key: u32) -> Place {
-        let (mut parent, mut on_left, mut at) = (NIL, false, self.root);
+    fn head_from_root(&self, nodes: &impl Nodes, key: u32) -> Option<u32> {
+        let (mut found, mut at) = (None, self.root);
         while at != NIL {
             let node = nodes.node(at);
-            if node.key == key {
-                return Place::With(at);
+            if before(key, node.key) {
+                at = node.left;
+            } else {
+                found = Some(at);
+                at = node.right;
             }
-            parent = at;
-            on_left = before(key, node.key);
-            at = if on_left { node.left } else { node.right };
         }
-        Place::Below(parent, on_left)
+        found
     }
 
-    /// Makes `index` a head below `parent`.
-    fn hang(&mut self, nodes: &mut impl Nodes, index: u32, key: u32, parent: u32, on_left: bool) {
-        *nodes.node_mut(index) = Node {
-            left: NIL,
-            right: NIL,
-            parent: tagged(parent, Role::Red),
-            next: index,
-            previous: index,
-            key,
-        };
+    /// The number of the span in which `key` lies.
+    fn span(&self, key: u32) -> u32 {
+        key >> self.span_bits
+    }
+
+    /// Where the guide keeps what it knows of the span of `key`.
+    fn in_guide(&self, key: u32) -> usize {
+        self.span(key) as usize & (self.guide.len() - 1)
+    }
+
+    /// Has `index` join the run of `head`, behind all that are not later than `key`.
+    fn follow(&mut self, nodes: &mut impl Nodes, head: u32, index: u32, key: u32) {
+        let mut at = nodes.node(head).previous;
+        let mut steps = 0;
+        // The head is not later, so this ends there at the latest.
+        while before(key, nodes.node(at).key) {
+            let previous = nodes.node(at).previous;
+            steps += 1;
+            if steps % STEPS_BACK == 0 {
+                self.split(nodes, head, at);
+            }
+            at = previous;
+        }
+        link_behind(nodes, at, index);
+        nodes.node_mut(index).set_role(Role::Follower);
+    }
+
+    /// Makes `index` the head of the run of `head`, which is later and follows it.
+    fn lead(&mut self, nodes: &mut impl Nodes, head: u32, index: u32) {
+        let (led, last) = (*nodes.node(head), nodes.node(head).previous);
+        link_behind(nodes, last, index);
+        self.succeed(nodes, head, &led, index);
+        nodes.node_mut(head).set_role(Role::Follower);
+    }
+
+    /// Makes the part of the run of `head` that begins at `from` a run of its own. It is not the first
+    /// in its span, so the guide is not concerned.
+    fn split(&mut self, nodes: &mut impl Nodes, head: u32, from: u32) {
+        let (last, before) = (nodes.node(head).previous, nodes.node(from).previous);
+        nodes.node_mut(before).next = head;
+        nodes.node_mut(head).previous = before;
+        nodes.node_mut(last).next = from;
+        nodes.node_mut(from).previous = last;
+        self.hang_after(nodes, head, from);
+    }
+
+    /// Makes `index` the head of the run after that of `head`.
+    fn hang_after(&mut self, nodes: &mut impl Nodes, head: u32, index: u32) {
+        // Of two neighbours one has no child on the side of the other.
+        if nodes.node(head).right == NIL {
+            self.hang(nodes, index, head, false);
+        } else {
+            let next = self.successor(nodes, head);
+            self.hang(nodes, index, next, true);
+        }
+    }
+
+    /// Makes `index` a head below `parent`, or the only one.
+    fn hang(&mut self, nodes: &mut impl Nodes, index: u32, parent: u32, on_left: bool) {
+        let node = nodes.node_mut(index);
+        (node.left, node.right, node.parent) = (NIL, NIL, tagged(parent, Role::Red));
         if parent == NIL {
             (self.root, self.first, self.last) = (index, index, index);
         } else {
@@ -236,8 +283,6 @@ impl TimerTree {
                 self.last = index;
             }
         }
-        let known = self.in_guide(key);
-        self.guide[known] = index;
         self.rebalance_after_insert(nodes, index);
     }
 
@@ -249,7 +294,7 @@ impl TimerTree {
             nodes.node_mut(node.previous).next = node.next;
             nodes.node_mut(node.next).previous = node.previous;
             if node.is_head() {
-                self.succeed(nodes, index, &node);
+                self.succeed(nodes, index, &node, node.next);
             }
         } else {
             self.take_down(nodes, index, &node);
@@ -257,36 +302,40 @@ impl TimerTree {
         nodes.node_mut(index).set_role(Role::Unset);
     }
 
-    /// Puts the next timer of the ring where the head `index` was.
-    fn succeed(&mut self, nodes: &mut impl Nodes, index: u32, head: &Node) {
-        let heir = nodes.node_mut(head.next);
-        (heir.left, heir.right, heir.parent) = (head.left, head.right, head.parent);
-        self.replace(nodes, index, head.parent.index(), head.next);
+    /// Puts `heir` where the head `index` was, which was as `head` says.
+    fn succeed(&mut self, nodes: &mut impl Nodes, index: u32, head: &Node, heir: u32) {
+        let node = nodes.node_mut(heir);
+        (node.left, node.right, node.parent) = (head.left, head.right, head.parent);
+        self.replace(nodes, index, head.parent.index(), heir);
         for below in [head.left, head.right] {
             if below != NIL {
-                nodes.node_mut(below).parent.set_index(head.next);
+                nodes.node_mut(below).parent.set_index(heir);
             }
         }
         let known = self.in_guide(head.key);
         let Self { first, last, guide, .. } = self;
         for place in [first, last, &mut guide[known]] {
             if *place == index {
-                *place = head.next;
+                *place = heir;
             }
         }
     }
 
     /// Takes a head without followers out of the tree.
     fn take_down(&mut self, nodes: &mut impl Nodes, index: u32, removed: &Node) {
-        if self.first == index {
-            self.first = self.successor(nodes, index);
+        let known = self.in_guide(removed.key);
+        if self.first == index || self.guide[known] == index {
+            let next = self.successor(nodes, index);
+            if self.first == index {
+                self.first = next;
+            }
+            if self.guide[known] == index {
+                let in_span = next != NIL && self.span(nodes.node(next).key) == self.span(removed.key);
+                self.guide[known] = if in_span { next } else { NIL };
+            }
         }
         if self.last == index {
             self.last = neighbour(nodes, index, true);
-        }
-        let known = self.in_guide(removed.key);
-        if self.guide[known] == index {
-            self.guide[known] = NIL;
         }
         // What takes the place of the node that leaves the tree's structure, whose parent that is,
         // and the colour that is lost there.
@@ -320,197 +369,20 @@ impl TimerTree {
         }
     }
 
-    /// The head of the next deadline, or `NIL`.
+    /// The head of the next run, or `NIL`.
     fn successor(&self, nodes: &impl Nodes, index: u32) -> u32 {
         if index == self.last { NIL } else { neighbour(nodes, index, false) }
     }
 }
 
-/// Adds `index` at the end of the ring of `head`.
-fn follow(nodes: &mut impl Nodes, head: u32, index: u32, key: u32) {
-    let previous = nodes.node(head).previous;
-    nodes.node_mut(head).previous = index;
-    nodes.node_mut(previous).next = index;
+/// Links `index` into a ring behind `at`.
+fn link_behind(nodes: &mut impl Nodes, at: u32, index: u32) {
+    let next = nodes.node(at).next;
     let node = nodes.node_mut(index);
-    node.parent = tagged(NIL, Role::Follower);
-    (node.next, node.previous, node.key) = (head, previous, key);
-}
-
-/// The leftmost or rightmost node of the subtree `index`.
-fn outermost(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
-    loop {
-        match child(nodes, index, left) {
-            NIL => return index,
-            below => index = below,
-        }
-    }
-}
-
-/// The node before (`left`) or after `index` in the order of keys, or `NIL`.
-fn neighbour(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
-    let below = child(nodes, index, left);
-    if below != NIL {
-        return outermost(nodes, below, !left);
-    }
-    loop {
-        let parent = nodes.node(index).parent.index();
-        if parent == NIL || child(nodes, parent, !left) == index {
-            return parent;
-        }
-        index = parent;
-    }
+    (node.previous, node.next) = (at, next);
+    nodes.node_mut(at).next = index;
+    nodes.node_mut(next).previous = index;
 }
 
 #[cfg(test)]
-mod tests {
-    use super::balance::is_red;
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    impl Nodes for Vec<Node> {
-        fn node(&self, index: u32) -> &Node {
-            &self[index as usize]
-        }
-        fn node_mut(&mut self, index: u32) -> &mut Node {
-            &mut self[index as usize]
-        }
-    }
-
-    fn check_ring(nodes: &[Node], head: u32) {
-        let mut at = head;
-        loop {
-            let next = nodes[at as usize].next;
-            assert_eq!(nodes[next as usize].previous, at);
-            assert_eq!(nodes[next as usize].key, nodes[head as usize].key);
-            if next == head {
-                break;
-            }
-            assert_eq!(nodes[next as usize].role(), Role::Follower);
-            at = next;
-        }
-    }
-
-    /// The black height of the subtree, checking colours, parents and order on the way.
-    fn check(nodes: &Vec<Node>, index: u32, parent: u32) -> u32 {
-        if index == NIL {
-            return 1;
-        }
-        let node = nodes[index as usize];
-        assert_eq!(node.parent.index(), parent);
-        assert!(node.is_head(), "a follower in the tree");
-        check_ring(nodes, index);
-        for below in [node.left, node.right] {
-            assert!(!(node.role() == Role::Red && is_red(nodes, below)), "two red nodes in a row");
-        }
-        if node.left != NIL {
-            assert!(before(nodes[node.left as usize].key, node.key));
-        }
-        if node.right != NIL {
-            assert!(before(node.key, nodes[node.right as usize].key));
-        }
-        let height = check(nodes, node.left, index);
-        assert_eq!(height, check(nodes, node.right, index), "black heights differ");
-        height + u32::from(node.role() == Role::Black)
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        /// Sets a timer for a delay after the clock has moved.
-        Set {
-            index: u8,
-            delay: u32,
-            advance: u32,
-        },
-        Cancel(u8),
-        Expire,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        // Few delays and small steps of the clock, so that deadlines collide, besides any delay.
-        let delay = prop_oneof![
-            Just(0u32),
-            Just(20),
-            Just(1000),
-            Just(1004),
-            Just(140_000),
-            0u32..2000,
-            0u32..300_000
-        ];
-        prop_oneof![
-            6 => (any::<u8>(), delay, 0u32..4).prop_map(|(index, delay, advance)| Step::Set { index, delay, advance }),
-            2 => any::<u8>().prop_map(Step::Cancel),
-            1 => Just(Step::Expire),
-        ]
-    }
-
-    proptest! {
-        /// Random operations, starting just before the key wraps, against a sorted map.
-        #[test]
-        fn behaves_as_a_sorted_map(slots in prop_oneof![Just(1u32), Just(20_000), Just(1 << 20)], steps in proptest::collection::vec(step(), 1..600)) {
-            let start = u32::MAX - 1500;
-            let mut now = 0u32;
-            let mut nodes = vec![Node::default(); 256];
-            let mut tree = TimerTree::for_slots(slots);
-            let mut model: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-            let mut places: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-            let mut order = 0;
-            for step in steps {
-                match step {
-                    Step::Set { index, delay, advance } => {
-                        now += advance;
-                        let index = u32::from(index);
-                        if let Some(place) = places.remove(&index) {
-                            model.remove(&place);
-                            tree.remove(&mut nodes, index);
-                        }
-                        order += 1;
-                        model.insert((now + delay, order), index);
-                        places.insert(index, (now + delay, order));
-                        tree.insert(&mut nodes, index, start.wrapping_add(now + delay));
-                    }
-                    Step::Cancel(index) => {
-                        let index = u32::from(index);
-                        if let Some(place) = places.remove(&index) {
-                            model.remove(&place);
-                            tree.remove(&mut nodes, index);
-                            prop_assert!(!nodes[index as usize].is_set());
-                        }
-                    }
-                    Step::Expire => {
-                        if let Some((_, index)) = model.pop_first() {
-                            places.remove(&index);
-                            prop_assert_eq!(tree.first(), Some(index));
-                            tree.remove(&mut nodes, index);
-                        }
-                    }
-                }
-                prop_assert_eq!(tree.first(), model.values().next().copied());
-                prop_assert_eq!(
-                    (tree.last != NIL).then(|| nodes[tree.last as usize].key),
-                    model.keys().next_back().map(|(key, _)| start.wrapping_add(*key))
-                );
-                check(&nodes, tree.root, NIL);
-                prop_assert!(!is_red(&nodes, tree.root));
-            }
-            for (place, &head) in tree.guide.iter().enumerate().filter(|(_, head)| **head != NIL) {
-                let node = &nodes[head as usize];
-                prop_assert!(node.is_head() && tree.in_guide(node.key) == place);
-            }
-            while let Some((_, index)) = model.pop_first() {
-                prop_assert_eq!(tree.first(), Some(index));
-                tree.remove(&mut nodes, index);
-            }
-            prop_assert_eq!((tree.root, tree.first, tree.last), (NIL, NIL, NIL));
-            prop_assert!(tree.guide.iter().all(|&head| head == NIL));
-        }
-    }
-
-    #[test]
-    fn deadlines_compare_across_the_wrap() {
-        assert!(before(u32::MAX, 0));
-        assert!(before(u32::MAX - 5, 5));
-        assert!(!before(5, u32::MAX - 5));
-        assert!(!before(7, 7));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! Keeping the tree balanced: what restores the colours and the heights after a deadline came or went.
+//! Ways through the tree, and keeping it balanced: what restores the colours and the heights after a
+//! head came or went.
 //!
 //! The balancing follows Cormen, Leiserson, Rivest, Stein, *Introduction to Algorithms*, chapter 13,
 //! with an explicit parent in place of the sentinel's.
@@ -123,4 +124,29 @@ pub(super) fn set_child(nodes: &mut impl Nodes, index: u32, left: bool, child: u
 
 pub(super) fn is_red(nodes: &impl Nodes, index: u32) -> bool {
     index != NIL && nodes.node(index).role() == Role::Red
+}
+
+/// The leftmost or rightmost node of the subtree `index`.
+pub(super) fn outermost(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
+    loop {
+        match child(nodes, index, left) {
+            NIL => return index,
+            below => index = below,
+        }
+    }
+}
+
+/// The node before (`left`) or after `index` in the order of keys, or `NIL`.
+pub(super) fn neighbour(nodes: &impl Nodes, mut index: u32, left: bool) -> u32 {
+    let below = child(nodes, index, left);
+    if below != NIL {
+        return outermost(nodes, below, !left);
+    }
+    loop {
+        let parent = nodes.node(index).parent.index();
+        if parent == NIL || child(nodes, parent, !left) == index {
+            return parent;
+        }
+        index = parent;
+    }
 }
