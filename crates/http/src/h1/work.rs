@@ -87,7 +87,7 @@ pub(crate) struct Work {
     pub(super) fate: Fate,
     /// The delay of a `return` is over.
     pub(super) delayed: bool,
-    /// The client keeps sending after the answer, perhaps.
+    /// The client may send a body that is not waited for.
     pub(super) unread: bool,
     /// Requests answered since others had their turn.
     pub(super) in_a_row: u32,
@@ -246,7 +246,7 @@ impl Work {
             false if stays && head.keep_alive => Fate::KeepTold,
             _ => Fate::Close,
         };
-        self.unread = !stays && !head.close && head.is_http11;
+        self.unread = false;
         self.stage = Stage::Answer;
         if head.framing != Framing::None {
             self.begin_body(on);
@@ -302,9 +302,8 @@ impl Work {
             return Some(Step::Delay(delay));
         }
         // Only now: the worker may have begun to drain while a body or a delay was waited for.
-        if self.fate != Fate::Close && on.is_last() {
+        if on.is_last() {
             self.fate = Fate::Close;
-            self.unread = true;
         }
         let before = self.output.len();
         let answer = {
