@@ -51,16 +51,12 @@ pub(crate) enum Decision {
 
 /// Decides on a GET or HEAD request, in the order of
 /// [RFC 9110, 13.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-13.2.2).
+#[inline]
 pub(crate) fn decide(head: &Head, bytes: &[u8], validators: &Validators, size: u64) -> Decision {
-    let conditional = head.fields.iter().any(|field| {
-        matches!(
-            field.id,
-            Name::IfMatch | Name::IfUnmodifiedSince | Name::IfNoneMatch | Name::IfModifiedSince | Name::Range
-        )
-    });
-    if !conditional {
-        return Decision::Whole;
-    }
+    if head.conditional { decide_by_fields(head, bytes, validators, size) } else { Decision::Whole }
+}
+
+fn decide_by_fields(head: &Head, bytes: &[u8], validators: &Validators, size: u64) -> Decision {
     let request = Request { head, bytes };
     if request.has(Name::IfMatch) {
         if !request.lists(Name::IfMatch, |tag| tag == &*validators.etag) {

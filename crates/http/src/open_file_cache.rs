@@ -4,10 +4,10 @@
 //! `valid` has passed since it was checked against the file, then as stale: whoever asked checks it and puts it
 //! back. Time is a parameter.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use drover_event::Millis;
+use foldhash::{HashMap, HashMapExt};
 
 /// Ends the list of entries.
 const NONE: u32 = u32::MAX;

@@ -53,12 +53,15 @@ pub enum PlanError {
 /// What a plan holds.
 pub(crate) struct Compiled {
     pub(crate) limits: Limits,
+    /// Requests that a connection may have; 1 where none is to be kept.
     pub(crate) keepalive_requests: u64,
     pub(crate) timeouts: Timeouts,
     pub(crate) sendfile: bool,
     /// The value of the field `Server`.
     pub(crate) server: Box<str>,
     pub(crate) servers: Vec<Server>,
+    /// Those of all servers.
+    pub(crate) locations: Vec<Location>,
     pub(crate) listeners: Vec<Listener>,
     /// By listener.
     pub(crate) names: Vec<Names>,
@@ -83,21 +86,23 @@ pub(crate) struct Server {
     /// Its first name; empty without one.
     pub(crate) name: Box<[u8]>,
     paths: Paths,
-    /// The last one is for paths that no location is for.
-    pub(crate) locations: Vec<Location>,
+    /// Number of the location for paths that no other is for.
+    fallback: usize,
 }
 
 impl Server {
     /// Number of the location for a normal path.
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> usize {
-        self.paths.find(path).unwrap_or(self.locations.len() - 1)
+        self.paths.find(path).unwrap_or(self.fallback)
     }
 }
 
 /// What happens beneath a path.
 pub(crate) struct Location {
     pub(crate) handler: Handler,
+    /// How long answers are held back.
+    pub(crate) delay: Option<Duration>,
     pub(crate) log: Option<LogUse>,
     /// The largest body in bytes.
     pub(crate) body_limit: u64,
@@ -153,6 +158,7 @@ struct Compiler<'a> {
     server: Box<str>,
     roots: Vec<PathBuf>,
     logs: Vec<LogPlan>,
+    locations: Vec<Location>,
     default_log: Option<LogUse>,
 }
 
@@ -162,8 +168,9 @@ impl<'a> Compiler<'a> {
             true => concat!("drover/", env!("CARGO_PKG_VERSION")),
             false => "drover",
         };
-        let (roots, logs) = (Vec::new(), Vec::new());
-        let mut compiler = Compiler { config, server: server.into(), roots, logs, default_log: None };
+        let (roots, logs, locations) = (Vec::new(), Vec::new(), Vec::new());
+        let server = server.into();
+        let mut compiler = Compiler { config, server, roots, logs, locations, default_log: None };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
     }
@@ -197,7 +204,10 @@ impl<'a> Compiler<'a> {
                 max_headers: config.max_headers as usize,
                 keep_odd_names: config.underscores_in_headers,
             },
-            keepalive_requests: config.keepalive_requests,
+            keepalive_requests: match config.keepalive_timeout.is_zero() {
+                true => 1,
+                false => config.keepalive_requests,
+            },
             timeouts: Timeouts {
                 header: config.client_header_timeout,
                 body: config.client_body_timeout,
@@ -210,6 +220,7 @@ impl<'a> Compiler<'a> {
             server: self.server,
             names: names.collect(),
             servers,
+            locations: self.locations,
             listeners,
             logs: self.logs,
             default_log: self.default_log,
@@ -218,21 +229,22 @@ impl<'a> Compiler<'a> {
     }
 
     fn server(&mut self, config: &config::Server) -> Result<Server, PlanError> {
-        let mut locations = Vec::with_capacity(config.locations.len() + 1);
         let mut matches = Vec::with_capacity(config.locations.len());
         for location in &config.locations {
             let how = match &*location.path {
                 PathMatch::Prefix(path) => Match::Prefix(path.as_bytes().into()),
                 PathMatch::Exact(path) => Match::Exact(path.as_bytes().into()),
             };
-            matches.push((how, locations.len()));
-            locations.push(self.location(config, location)?);
+            matches.push((how, self.locations.len()));
+            let location = self.location(config, location)?;
+            self.locations.push(location);
         }
+        let fallback = self.locations.len();
         let handler = self.files(config.root.as_ref(), &config.index);
         let body_limit = self.config.client_body_size.bytes();
-        locations.push(Location { handler, log: self.default_log.clone(), body_limit });
+        self.locations.push(Location { handler, delay: None, log: self.default_log.clone(), body_limit });
         let name = config.server_names.first().map(|name| name.as_bytes().into()).unwrap_or_default();
-        Ok(Server { name, paths: Paths::new(matches), locations })
+        Ok(Server { name, paths: Paths::new(matches), fallback })
     }
 
     fn location(
@@ -256,7 +268,8 @@ impl<'a> Compiler<'a> {
             None => self.default_log.clone(),
         };
         let body_limit = config.client_body_size.unwrap_or(self.config.client_body_size).bytes();
-        Ok(Location { handler, log, body_limit })
+        let delay = config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero());
+        Ok(Location { handler, delay, log, body_limit })
     }
 
     fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {

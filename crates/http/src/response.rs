@@ -187,7 +187,7 @@ impl Prepared {
     }
 
     /// Appends the answer, to a HEAD request without its body; gives the length of the body appended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, fate: Fate, with_body: bool, out: &mut Vec<u8>, date: &Date) -> usize {
         let whole = &self.whole[fate as usize];
         if with_body {

@@ -1,16 +1,20 @@
 //! Which server and which location answers.
 
-use rustc_hash::FxHashMap;
+use std::cmp::Ordering;
+
+use foldhash::HashMap;
 
 /// Finds a server by the host that was asked for: an exact name, then the longest `*.name`, then the longest
 /// `name.*`, then the default.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    exact: FxHashMap<Box<[u8]>, usize>,
+    exact: HashMap<Box<[u8]>, usize>,
     /// Without the star, with the dot: `.example.org`.
     leading: Vec<(Box<[u8]>, usize)>,
     /// `example.`.
     trailing: Vec<(Box<[u8]>, usize)>,
+    /// There are names at all.
+    any: bool,
     default: usize,
 }
 
@@ -20,6 +24,7 @@ impl Names {
     pub(crate) fn new<'a>(servers: impl IntoIterator<Item = (usize, &'a [String])>, default: usize) -> Names {
         let mut names = Names { default, ..Names::default() };
         for (server, own) in servers {
+            names.any |= !own.is_empty();
             for name in own {
                 let name = name.to_ascii_lowercase();
                 if let Some(suffix) = name.strip_prefix('*') {
@@ -37,15 +42,13 @@ impl Names {
         names
     }
 
-    /// The server for a Host as received, which may carry a port.
+    /// The server for a Host as received, which may carry a port and is asked for only where names matter.
     #[inline]
-    pub(crate) fn find(&self, host: Option<&[u8]>) -> usize {
-        match host {
-            Some(host) if !(self.exact.is_empty() && self.leading.is_empty() && self.trailing.is_empty()) => {
-                self.find_named(host)
-            }
-            _ => self.default,
+    pub(crate) fn find<'a>(&self, host: impl FnOnce() -> Option<&'a [u8]>) -> usize {
+        if !self.any {
+            return self.default;
         }
+        host().map_or(self.default, |host| self.find_named(host))
     }
 
     fn find_named(&self, host: &[u8]) -> usize {
@@ -77,35 +80,41 @@ pub(crate) enum Match {
 /// Finds a location by a normal path: an exact one, else the one with the longest prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    exact: FxHashMap<Box<[u8]>, usize>,
+    /// By length, then by bytes: of few or many, mostly the length alone tells which.
+    exact: Vec<(Box<[u8]>, usize)>,
     /// The longest first.
     prefixes: Vec<(Box<[u8]>, usize)>,
 }
 
 impl Paths {
+    /// Of two that match in the same way the first counts.
     pub(crate) fn new(matches: impl IntoIterator<Item = (Match, usize)>) -> Paths {
         let mut paths = Paths::default();
         for (how, location) in matches {
             match how {
-                Match::Exact(path) => {
-                    paths.exact.entry(path).or_insert(location);
-                }
+                Match::Exact(path) => paths.exact.push((path, location)),
                 Match::Prefix(path) => paths.prefixes.push((path, location)),
             }
         }
+        // Stable sorts: of equal ones the first stays first.
+        paths.exact.sort_by(|(a, _), (b, _)| by_length(a, b));
+        paths.exact.dedup_by(|(a, _), (b, _)| a == b);
         paths.prefixes.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         paths
     }
 
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Option<usize> {
-        if !self.exact.is_empty()
-            && let Some(location) = self.exact.get(path)
-        {
-            return Some(*location);
+        if let Ok(at) = self.exact.binary_search_by(|(exact, _)| by_length(exact, path)) {
+            return Some(self.exact[at].1);
         }
         self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, location)| *location)
     }
+}
+
+#[inline]
+fn by_length(a: &[u8], b: &[u8]) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]
@@ -135,10 +144,10 @@ mod tests {
             ("other.com", 9),
             ("", 9),
         ] {
-            assert_eq!(names.find(Some(host.as_bytes())), want, "{host}");
+            assert_eq!(names.find(|| Some(host.as_bytes())), want, "{host}");
         }
-        assert_eq!(names.find(None), 9);
-        assert_eq!(names.find(Some(&[b'x'; 300])), 9);
+        assert_eq!(names.find(|| None), 9);
+        assert_eq!(names.find(|| Some(&[b'x'; 300])), 9);
     }
 
     #[test]
@@ -151,5 +160,9 @@ mod tests {
             assert_eq!(paths.find(path.as_bytes()), Some(want), "{path}");
         }
         assert_eq!(Paths::new([(prefix("/a"), 0)]).find(b"/b"), None);
+        let paths = Paths::new([(exact("/b"), 0), (exact("/a"), 1), (exact("/b"), 2), (exact("/ab"), 3)]);
+        for (path, want) in [("/a", Some(1)), ("/b", Some(0)), ("/ab", Some(3)), ("/", None), ("/c", None)] {
+            assert_eq!(paths.find(path.as_bytes()), want, "{path}");
+        }
     }
 }

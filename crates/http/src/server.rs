@@ -1,6 +1,6 @@
 //! HTTP on a worker: what [`Plan::start`] opens after the fork, and the service behind each listener.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -69,6 +69,7 @@ impl Plan {
             logs: self.0.logs.iter().map(open).collect::<Result<_, _>>()?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
             store: FileStore::new(&self.0.store),
+            next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
             pid: std::process::id(),
             worker: core.settings().worker,
@@ -114,6 +115,8 @@ pub(crate) struct WorkerState {
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Vec<RefCell<Log>>,
+    /// What the next request is worked on with: most are done before another begins.
+    next: Cell<Option<Box<Work>>>,
     #[expect(clippy::vec_box, reason = "it moves between here and connections, which hold it boxed")]
     spare: RefCell<Vec<Box<Work>>>,
 }
@@ -122,17 +125,26 @@ impl WorkerState {
     /// A place to work at: input, head and output.
     #[inline]
     pub(crate) fn take_work(&self, core: &Core) -> Box<Work> {
-        match self.spare.borrow_mut().pop() {
-            Some(work) => work,
-            None => Box::new(Work::new(core.take_buffer())),
-        }
+        self.next.take().unwrap_or_else(|| self.take_spare(core))
+    }
+
+    #[cold]
+    fn take_spare(&self, core: &Core) -> Box<Work> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Box::new(Work::new(core.take_buffer())))
     }
 
     #[inline]
     pub(crate) fn give_back(&self, mut work: Box<Work>) {
+        work.reset();
+        if let Some(other) = self.next.replace(Some(work)) {
+            self.keep_spare(other);
+        }
+    }
+
+    #[cold]
+    fn keep_spare(&self, work: Box<Work>) {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE {
-            work.reset();
             spare.push(work);
         }
     }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use common::{Order, bare_return, bytes, fixed, returning, serve, serve_ok, serve_with};
@@ -199,4 +200,32 @@ fn the_answer_to_a_refused_request_arrives_though_more_is_sent() {
         client.expect_end();
     }
     assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_client_that_took_too_long_is_not_lingered_for() {
+    let server = serve_ok(|http| http.client_header_timeout = Duration::from_millis(200));
+    let mut client = server.connect();
+    client.send("GET / HT");
+    assert_eq!(client.answer().status, 408);
+    let begun = Instant::now();
+    client.expect_end();
+    while client.stream.write_all(b"X: y\r\n").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(2), "the server still receives");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn nothing_unread_needs_no_lingering() {
+    let server = serve_ok(|http| http.keepalive_requests = 1);
+    let mut client = server.connect();
+    assert_eq!(client.get("/").field("Connection"), Some("close"));
+    client.expect_end();
+    // Closed, not only shut down: whatever comes now is answered with a reset.
+    let begun = Instant::now();
+    while client.stream.write_all(b"x").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(2), "the server still receives");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

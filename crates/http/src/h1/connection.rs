@@ -98,19 +98,17 @@ impl Conversation {
             Ok(count) if count > 0 => {
                 work.filled = count;
                 work.started = self.stream.core().now();
-                self.answer_at_once(&mut work)
+                match self.answer_at_once(&mut work) {
+                    Ok(pass) => pass,
+                    Err(step) => return Pass::AtLength(Box::new((work, step))),
+                }
             }
             // The receive was tried in the hope that something is there already.
-            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Ok(Pass::Idle),
-            Ok(_) | Err(_) => Ok(Pass::Closed),
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Pass::Idle,
+            Ok(_) | Err(_) => Pass::Closed,
         };
-        match pass {
-            Ok(pass) => {
-                self.worker.give_back(work);
-                pass
-            }
-            Err(step) => Pass::AtLength(Box::new((work, step))),
-        }
+        self.worker.give_back(work);
+        pass
     }
 
     /// Answers without waiting; fails with the step that must wait.
@@ -121,24 +119,22 @@ impl Conversation {
             let pass = match &step {
                 Step::Receive if work.is_drained() => Pass::Idle,
                 Step::Close { linger: false } => Pass::Closed,
-                Step::Send(file, range) => {
-                    if self.send_at_once(work, file, range) {
-                        work.finish(self, range.end - range.start);
-                        continue;
-                    }
-                    return Err(step);
+                Step::Send(file, range) if self.send_at_once(work, file, range) => {
+                    work.finish(self, range.end - range.start);
+                    continue;
                 }
                 _ => return Err(step),
             };
-            match self.send_output(work) {
-                Ok(true) => {}
-                Ok(false) => return Err(step),
-                Err(_) => return Ok(Pass::Closed),
-            }
-            if let Pass::Idle = pass {
-                self.wait_for_further();
-            }
-            return Ok(pass);
+            return match self.send_output(work) {
+                Ok(true) => {
+                    if let Pass::Idle = pass {
+                        self.wait_for_further();
+                    }
+                    Ok(pass)
+                }
+                Ok(false) => Err(step),
+                Err(_) => Ok(Pass::Closed),
+            };
         }
     }
 

@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 
 use super::method::Method;
-use super::name::{Name, is_same};
+use super::name::{Look, Name, is_same};
 use super::rule::{Refusal, Rule};
 use super::target::{self, Form, Target};
 use super::{body, scan};
@@ -42,9 +42,15 @@ impl Span {
 
     /// Where `part`, a piece of `whole`, lies in it.
     #[inline]
-    fn within(whole: &[u8], part: &[u8]) -> Span {
+    pub(super) fn within(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize - whole.as_ptr() as usize) as u32;
         Span { start, end: start + part.len() as u32 }
+    }
+
+    /// What of `whole` lies between the beginnings of `from` and `to`, pieces of it.
+    #[inline]
+    pub(super) fn between(whole: &[u8], from: &[u8], to: &[u8]) -> Span {
+        Span { start: Span::within(whole, from).start, end: Span::within(whole, to).start }
     }
 }
 
@@ -83,6 +89,8 @@ pub(crate) struct Head {
     pub(crate) close: bool,
     /// The client of HTTP/1.0 asked to keep the connection.
     pub(crate) keep_alive: bool,
+    /// Some field makes the request conditional or asks for a range.
+    pub(crate) conditional: bool,
     /// The client waits for `100 Continue`.
     pub(crate) expects_continue: bool,
     pub(crate) fields: Vec<Field>,
@@ -106,7 +114,7 @@ impl Head {
     /// Reads the head that `input` begins with.
     ///
     /// The usual head is read the [short way](super::usual), every other by `httparse`.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Status, Refusal> {
         let window = &input[..input.len().min(limits.size)];
         match self.parse_usual(window, limits) {
@@ -167,11 +175,12 @@ impl Head {
         self.target = target::parse(head, target, self.method)?;
         ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
         self.begin_fields();
+        // What follows CONNECT is meant for somebody else.
+        self.close = self.target.form == Form::Authority;
         let mut notes = Notes::default();
         for field in request.headers.iter() {
-            let value = Span::within(head, field.value);
-            ends_with_cr(head, value.end as usize)?;
-            self.take_field(head, Span::within(head, field.name.as_bytes()), value, limits, &mut notes)?;
+            ends_with_cr(head, Span::within(head, field.value).end as usize)?;
+            self.take_field(head, field.name.as_bytes(), field.value, limits, &mut notes)?;
         }
         if !head.ends_with(b"\r\n") {
             return Err(Refusal::new(Rule::BareLf, head.len() - 1));
@@ -186,63 +195,76 @@ impl Head {
         self.framing = Framing::None;
         self.close = false;
         self.keep_alive = false;
+        self.conditional = false;
         self.expects_continue = false;
         self.fields.clear();
     }
 
-    /// Takes a field, unless its name is to be dropped.
-    #[inline]
+    /// Takes a field, unless its name is to be dropped. `name` and `value` are pieces of `head`.
+    #[inline(always)]
     pub(super) fn take_field(
         &mut self,
         head: &[u8],
-        name: Span,
-        value: Span,
+        name: &[u8],
+        value: &[u8],
         limits: &Limits,
         notes: &mut Notes,
     ) -> Result<(), Refusal> {
-        let id = Name::of(name.of(head));
-        if id == Name::Other && !limits.keep_odd_names && is_odd(name.of(head)) {
-            return Ok(());
+        let id = Name::of(name);
+        let (name_span, value_span) = (Span::within(head, name), Span::within(head, value));
+        match id {
+            Name::Other => match Look::of(head, name_span) {
+                Look::Odd if !limits.keep_odd_names => return Ok(()),
+                Look::Usual | Look::Odd => {}
+                Look::Invalid => return Err(Refusal::new(Rule::NameByte, name_span.start as usize)),
+            },
+            Name::Host => self.note_host(head, value_span)?,
+            _ => self.note(id, value, value_span.start as usize, notes)?,
         }
-        self.note(head, id, value, notes)?;
-        self.fields.push(Field { id, name, value });
+        self.fields.push(Field { id, name: name_span, value: value_span });
         Ok(())
     }
 
-    /// What a field says about the message itself.
     #[inline]
-    fn note(&mut self, head: &[u8], id: Name, value: Span, notes: &mut Notes) -> Result<(), Refusal> {
-        let at = value.start as usize;
+    fn note_host(&mut self, head: &[u8], value: Span) -> Result<(), Refusal> {
+        if self.host.is_some() {
+            return Err(Refusal::new(Rule::HostRepeated, value.start as usize));
+        }
+        if !target::is_host(head, value) {
+            return Err(Refusal::new(Rule::HostInvalid, value.start as usize));
+        }
+        self.host = Some(value);
+        Ok(())
+    }
+
+    /// What another field says about the message itself. Its value begins `at` there.
+    fn note(&mut self, id: Name, value: &[u8], at: usize, notes: &mut Notes) -> Result<(), Refusal> {
         match id {
-            Name::Host => {
-                if self.host.is_some() {
-                    return Err(Refusal::new(Rule::HostRepeated, at));
-                }
-                if !target::is_host(value.of(head)) {
-                    return Err(Refusal::new(Rule::HostInvalid, at));
-                }
-                self.host = Some(value);
-            }
             Name::ContentLength => {
                 if notes.length.is_some() {
                     return Err(Refusal::new(Rule::LengthRepeated, at));
                 }
-                let length = body::content_length(value.of(head));
+                let length = body::content_length(value);
                 notes.length = Some((length.ok_or(Refusal::new(Rule::LengthInvalid, at))?, at));
             }
             Name::TransferEncoding => {
-                if notes.encoding.is_some() || !value.of(head).eq_ignore_ascii_case(b"chunked") {
+                if notes.encoding.is_some() || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(Refusal::new(Rule::EncodingUnsupported, at));
                 }
                 notes.encoding = Some(at);
             }
-            Name::Connection => self.note_connection(value.of(head)),
+            Name::Connection => self.note_connection(value),
             Name::Expect => {
-                if !value.of(head).eq_ignore_ascii_case(b"100-continue") {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(Refusal::new(Rule::ExpectUnknown, at));
                 }
                 self.expects_continue = true;
             }
+            Name::IfMatch
+            | Name::IfNoneMatch
+            | Name::IfModifiedSince
+            | Name::IfUnmodifiedSince
+            | Name::Range => self.conditional = true,
             _ => {}
         }
         Ok(())
@@ -271,16 +293,13 @@ impl Head {
     /// What can be said only once all fields are known.
     #[inline]
     pub(super) fn conclude(&mut self, head: &[u8], notes: &Notes) -> Result<(), Refusal> {
-        match (notes.length, notes.encoding) {
-            (None, None) => {}
-            (Some((length, _)), None) => self.framing = Framing::Length(length),
-            (Some((_, at)), Some(_)) => return Err(Refusal::new(Rule::LengthWithEncoding, at)),
-            // RFC 9112, 6.1: a peer of HTTP/1.0 that sends it has faulty framing.
-            (None, Some(at)) if !self.is_http11 => return Err(Refusal::new(Rule::EncodingUnsupported, at)),
-            (None, Some(_)) => self.framing = Framing::Chunked,
+        if notes.length.is_some() || notes.encoding.is_some() {
+            self.frame(notes)?;
         }
         // RFC 9110, 10.1.1: from HTTP/1.0 the expectation is ignored, and without a body it is none.
-        self.expects_continue &= self.is_http11 && self.framing != Framing::None;
+        if self.expects_continue {
+            self.expects_continue = self.is_http11 && self.framing != Framing::None;
+        }
         if self.host.is_none() && self.is_http11 {
             return Err(Refusal::new(Rule::HostMissing, head.len() - 2));
         }
@@ -290,6 +309,19 @@ impl Head {
         if !self.target.plain {
             self.normalise_path(head)?;
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn frame(&mut self, notes: &Notes) -> Result<(), Refusal> {
+        self.framing = match (notes.length, notes.encoding) {
+            (None, None) => Framing::None,
+            (Some((length, _)), None) => Framing::Length(length),
+            (Some((_, at)), Some(_)) => return Err(Refusal::new(Rule::LengthWithEncoding, at)),
+            // RFC 9112, 6.1: a peer of HTTP/1.0 that sends it has faulty framing.
+            (None, Some(at)) if !self.is_http11 => return Err(Refusal::new(Rule::EncodingUnsupported, at)),
+            (None, Some(_)) => Framing::Chunked,
+        };
         Ok(())
     }
 
@@ -319,12 +351,6 @@ impl Head {
     pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {
         if self.target.plain { self.target.path.of(head) } else { &self.decoded_path }
     }
-}
-
-/// Whether a name has what some backends take for `-`.
-#[inline]
-fn is_odd(name: &[u8]) -> bool {
-    name.iter().fold(false, |odd, byte| odd | (*byte == b'_') | (*byte == b'.'))
 }
 
 /// What the fields said about the body, with the offsets of the values.

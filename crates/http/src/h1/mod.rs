@@ -1,6 +1,7 @@
 //! HTTP/1.1 and 1.0: heads, bodies and the connection that carries them.
 
 mod at_length;
+mod block;
 pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod head;

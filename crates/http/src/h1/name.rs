@@ -1,5 +1,8 @@
 //! Field names that drover itself looks at, as small numbers.
 
+use super::block::{self, equal, within};
+use super::head::Span;
+
 /// A field name, or [`Name::Other`] for any that only the access log or an upstream cares about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -27,7 +30,7 @@ pub(crate) enum Name {
 
 impl Name {
     /// The number of a name as it was received, whatever its case. The length decides which names are
-    /// compared at all. `name` is a token.
+    /// compared at all. `name` holds no control bytes; one that is known is a token.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Name {
         let is = |text: &[u8]| is_same(name, text);
@@ -55,19 +58,73 @@ impl Name {
     }
 }
 
+/// How a name looks whose number is [`Name::Other`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    Usual,
+    /// It has `_` or `.`, which some backends take for `-`.
+    Odd,
+    /// It is no token.
+    Invalid,
+}
+
+impl Look {
+    /// How the name that `span` takes of `head` looks.
+    #[inline]
+    pub(super) fn of(head: &[u8], span: Span) -> Look {
+        let end = block::find(head, span.start as usize, |block| {
+            let letter = within(block::lower(block), b'a', b'z');
+            block::not(letter | within(block, b'0', b'9') | equal(block, b'-'))
+        });
+        if end >= span.end as usize { Look::Usual } else { Look::of_each(span.of(head)) }
+    }
+
+    fn of_each(name: &[u8]) -> Look {
+        match name.iter().fold(0, |seen, byte| seen | CLASS[usize::from(*byte)]) {
+            0 => Look::Usual,
+            ODD => Look::Odd,
+            _ => Look::Invalid,
+        }
+    }
+}
+
+const ODD: u8 = 1;
+const NO_TOKEN: u8 = 2;
+
+/// What the bytes of a name are (RFC 9110, 5.6.2).
+static CLASS: [u8; 256] = {
+    let mut table = [NO_TOKEN; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            table[byte] = 0;
+        }
+        byte += 1;
+    }
+    let others = b"!#$%&'*+-^`|~";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = 0;
+        at += 1;
+    }
+    table[b'_' as usize] = ODD;
+    table[b'.' as usize] = ODD;
+    table
+};
+
 /// Whether `bytes`, which hold no control bytes, are `text` in any case; `text` is lower case letters and `-`.
 ///
 /// Setting bit 5 makes letters lower case and leaves `-` alone. It takes nothing else to a letter, and only CR,
 /// a control byte, to `-`. So whole words can be compared.
 #[inline]
 pub(crate) fn is_same(bytes: &[u8], text: &[u8]) -> bool {
-    const LOWER: u64 = 0x2020_2020_2020_2020;
+    const LOWER: u32 = 0x2020_2020;
     if bytes.len() != text.len() {
         return false;
     }
-    let (words, rest) = bytes.as_chunks::<8>();
-    let (text_words, text_rest) = text.as_chunks::<8>();
-    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let (words, rest) = bytes.as_chunks::<4>();
+    let (text_words, text_rest) = text.as_chunks::<4>();
+    let word = |bytes: &[u8; 4]| u32::from_ne_bytes(*bytes);
     words.iter().zip(text_words).all(|(a, b)| word(a) | LOWER == word(b))
         && rest.iter().zip(text_rest).all(|(a, b)| a | 0x20 == *b)
 }
@@ -85,5 +142,19 @@ mod tests {
         assert_eq!(Name::of(b"AUTHORIZATION"), Name::Authorization);
         assert_eq!(Name::of(b"if_range"), Name::Other);
         assert_eq!(Name::of(b""), Name::Other);
+    }
+
+    #[test]
+    fn tokens_are_the_bytes_of_names() {
+        for byte in 0..=255 {
+            let odd = matches!(byte, b'_' | b'.');
+            let want = match crate::h1::scan::is_token(byte) {
+                true if odd => Look::Odd,
+                true => Look::Usual,
+                false => Look::Invalid,
+            };
+            let name = [b'x', byte];
+            assert_eq!(Look::of(&name, Span { start: 0, end: 2 }), want, "{byte:#x}");
+        }
     }
 }

@@ -39,7 +39,7 @@ impl Work {
 
     /// Refuses what the client sent. The answer is the connection's last.
     #[cold]
-    pub(super) fn refuse(&mut self, on: &mut Conversation, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, on: &Conversation, refusal: Refusal) {
         let (number, peer) = (on.stream.number(), on.stream.peer());
         let status = refusal.rule.status();
         info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
@@ -48,7 +48,7 @@ impl Work {
 
     /// Answers with an error, as the connection's last.
     #[cold]
-    pub(super) fn answer_error(&mut self, on: &mut Conversation, status: u16) {
+    pub(super) fn answer_error(&mut self, on: &Conversation, status: u16) {
         // Of a refused head, no part is to be trusted.
         let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
         if !head_is_known {
@@ -73,7 +73,7 @@ impl Work {
         self.sent_head.clear();
         self.sent_head.extend_from_slice(&self.output[before..self.output.len() - answer.body]);
         on.stream.core().stats().add(Counter::Requests, 1);
-        let log = match plan.servers[self.server].locations.get(self.location) {
+        let log = match plan.locations.get(self.location) {
             Some(location) if head_is_known => &location.log,
             _ => &plan.default_log,
         };

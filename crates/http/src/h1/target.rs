@@ -1,5 +1,6 @@
 //! The request's target: its form, its authority, its path and its query.
 
+use super::block::{self, within};
 use super::head::Span;
 use super::method::Method;
 use super::rule::{Refusal, Rule};
@@ -100,7 +101,7 @@ fn other_form(head: &[u8], whole: Span, method: Method) -> Result<Target, Refusa
     }
     if method == Method::Connect {
         let target = Target { form: Form::Authority, whole, authority: whole, ..Target::default() };
-        return if is_host(bytes) && has_port(bytes) { Ok(target) } else { wrong };
+        return if is_host(head, whole) && has_port(bytes) { Ok(target) } else { wrong };
     }
     let scheme = if bytes.len() > 7 && bytes[..7].eq_ignore_ascii_case(b"http://") {
         7
@@ -113,7 +114,7 @@ fn other_form(head: &[u8], whole: Span, method: Method) -> Result<Target, Refusa
     let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let start = whole.start + scheme as u32;
     let authority = Span { start, end: start + length as u32 };
-    if length == 0 || !is_host(authority.of(head)) {
+    if length == 0 || !is_host(head, authority) {
         return wrong;
     }
     let mut target = origin(head, whole, authority.end)?;
@@ -122,29 +123,38 @@ fn other_form(head: &[u8], whole: Span, method: Method) -> Result<Target, Refusa
     Ok(target)
 }
 
-/// A host with an optional port, and nothing else: no user, no path
+/// Whether what `span` takes of `head` is a host with an optional port, and nothing else: no user, no path
 /// ([RFC 9110, 7.2](https://www.rfc-editor.org/rfc/rfc9110#section-7.2)).
 #[inline]
-pub(crate) fn is_host(bytes: &[u8]) -> bool {
-    let mut name = 0;
-    while let Some(byte) = bytes.get(name)
-        && REG_NAME[usize::from(*byte)]
-    {
-        name += 1;
-    }
-    match &bytes[name..] {
+pub(super) fn is_host(head: &[u8], span: Span) -> bool {
+    // Letters, digits, "-" and ".": what names that are in use and IPv4 addresses are made of.
+    let end = block::find(head, span.start as usize, |block| {
+        let letter = within(block::lower(block), b'a', b'z');
+        block::not(letter | within(block, b'0', b'9') | within(block, b'-', b'.'))
+    });
+    let name = Span { end: span.end.min(end as u32), ..span };
+    match &span.of(head)[name.of(head).len()..] {
         [] => true,
         [b':', port @ ..] => is_port(port),
-        _ => is_bracketed(bytes),
+        _ => is_unusual_host(span.of(head)),
     }
 }
 
+#[inline]
 fn is_port(port: &[u8]) -> bool {
-    port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
+    port.len() <= 5 && port.iter().all(|byte| byte.is_ascii_digit())
+}
+
+#[cold]
+fn is_unusual_host(bytes: &[u8]) -> bool {
+    match bytes.iter().position(|byte| !REG_NAME[usize::from(*byte)]) {
+        None => true,
+        Some(colon) if bytes[colon] == b':' => is_port(&bytes[colon + 1..]),
+        Some(_) => is_bracketed(bytes),
+    }
 }
 
 /// An IPv6 address in its brackets, with an optional port.
-#[cold]
 fn is_bracketed(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"[") else { return false };
     let length =

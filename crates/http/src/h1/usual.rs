@@ -6,157 +6,136 @@
 //! tests of heads compare the two on everything they try). The rest it leaves alone: it refuses nothing and asks
 //! for no more bytes. What the fields mean is decided by code that both ways share.
 
+use super::block::{self, equal, within};
 use super::head::{Head, Limits, Notes, Span};
 use super::method::Method;
 use super::target::{Form, Target};
 use crate::path::class;
 
-/// The bytes of a token (RFC 9110, 5.6.2).
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"!#$%&'*+-.^_`|~";
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
+const DELETE: u8 = 0x7f;
 
 impl Head {
     /// Reads the head that `bytes` begin with, if it is complete, usual and right. Gives its length.
     #[inline]
     pub(super) fn parse_usual(&mut self, bytes: &[u8], limits: &Limits) -> Option<usize> {
-        let mut at = self.usual_line(bytes)?;
+        let mut rest = self.usual_line(bytes)?;
         self.begin_fields();
         let mut notes = Notes::default();
-        let mut count = 0;
-        loop {
-            match bytes.get(at..at + 2)? {
-                b"\r\n" => break,
-                // Anything but a name ends up in the general way, below.
-                _ if count == limits.max_headers => return None,
-                _ => count += 1,
+        let mut room = limits.max_headers;
+        // What is left begins with the end of a line.
+        let behind = loop {
+            if let Some(behind) = rest.strip_prefix(b"\r\n\r\n") {
+                break behind;
             }
-            let (name, value, next) = usual_field(bytes, at)?;
+            room = room.checked_sub(1)?;
+            let (name, value, end) = usual_field(rest.strip_prefix(b"\r\n")?)?;
             self.take_field(bytes, name, value, limits, &mut notes).ok()?;
-            at = next;
-        }
-        self.conclude(&bytes[..at + 2], &notes).ok()?;
-        Some(at + 2)
+            rest = end;
+        };
+        let length = bytes.len() - behind.len();
+        self.conclude(&bytes[..length], &notes).ok()?;
+        Some(length)
     }
 
-    /// The request line; gives its length with its end.
+    /// The request line; gives what follows, from the line's end on.
     #[inline]
-    fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
-        let (method, length) = match bytes {
-            [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 3),
-            [b'H', b'E', b'A', b'D', b' ', b'/', ..] => (Method::Head, 4),
-            [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 4),
-            _ => return None,
+    fn usual_line<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (method, target) = if let Some(target) = bytes.strip_prefix(b"GET ") {
+            (Method::Get, target)
+        } else if let Some(target) = bytes.strip_prefix(b"POST ") {
+            (Method::Post, target)
+        } else if let Some(target) = bytes.strip_prefix(b"HEAD ") {
+            (Method::Head, target)
+        } else {
+            return None;
         };
-        let start = length + 1;
-        let (mut at, mut seen, mut tangled, mut previous) = (start, 0, false, 0);
-        let end_of_path = loop {
-            let class = class::OF[usize::from(*bytes.get(at)?)];
-            if class & (class::BAD | class::QUESTION) != 0 {
-                break at;
-            }
-            seen |= class;
-            // "//" or "/." somewhere: an empty segment, or one that may be "." or "..".
-            tangled |= previous == class::SLASH && class & (class::SLASH | class::DOT) != 0;
-            previous = class;
-            at += 1;
-        };
-        if bytes[at] == b'?' {
-            while class::OF[usize::from(*bytes.get(at)?)] != class::BAD {
-                at += 1;
-            }
+        let (path, mut rest, plain) = usual_path(target)?;
+        let mut query = None;
+        if let [b'?', behind @ ..] = rest {
+            let part;
+            (part, rest) = block::split(behind, |block| {
+                within(block, 0, b' ') | equal(block, b'#') | within(block, DELETE, 0xff)
+            });
+            query = Some(Span::within(bytes, part));
         }
-        // The space and the version in words: "H" is where both overlap.
-        let rest = bytes.get(at..at + 11)?;
-        if seen & class::BACKSLASH != 0 || &rest[..8] != b" HTTP/1." || &rest[9..] != b"\r\n" {
+        let whole = Span::between(bytes, target, rest);
+        let (version, rest) = rest.split_first_chunk::<9>()?;
+        if version[..8] != *b" HTTP/1." || !matches!(version[8], b'0' | b'1') {
             return None;
         }
-        self.is_http11 = match rest[8] {
-            b'1' => true,
-            b'0' => false,
-            _ => return None,
-        };
-        let span = |start: usize, end: usize| Span { start: start as u32, end: end as u32 };
+        self.is_http11 = version[8] == b'1';
         self.method = method;
-        self.method_span = span(0, length);
-        self.target = Target {
-            form: Form::Origin,
-            whole: span(start, at),
-            authority: Span::default(),
-            path: span(start, end_of_path),
-            query: (end_of_path < at).then(|| span(end_of_path + 1, at)),
-            plain: seen & class::PERCENT == 0 && !tangled,
-        };
-        Some(at + 11)
+        self.method_span = Span { start: 0, end: whole.start - 1 };
+        let (authority, path) = (Span::default(), Span::within(bytes, path));
+        self.target = Target { form: Form::Origin, whole, authority, path, query, plain };
+        Some(rest)
     }
 }
 
-/// A field line: its name, its value without the space around it, and where the next line begins.
+/// The path that `bytes` begin with, what follows, and whether it is plain.
 #[inline]
-fn usual_field(bytes: &[u8], start: usize) -> Option<(Span, Span, usize)> {
-    let mut at = start;
-    while TOKEN[usize::from(*bytes.get(at)?)] {
-        at += 1;
-    }
-    if at == start || bytes[at] != b':' {
+fn usual_path(bytes: &[u8]) -> Option<(&[u8], &[u8], bool)> {
+    // Of most bytes nothing needs to be known. The others are looked at one by one: what ends the path, what
+    // must not be in it or has to be decoded, what makes segments, and a few that are harmless.
+    let notable = |block| {
+        within(block, 0, b'/') | equal(block, b'?') | equal(block, b'\\') | within(block, DELETE, 0xff)
+    };
+    if bytes.first() != Some(&b'/') {
         return None;
     }
-    let name = Span { start: start as u32, end: at as u32 };
-    at += 1;
-    while let b' ' | b'\t' = *bytes.get(at)? {
+    let mut plain = true;
+    let mut segment = 1;
+    let mut at = segment;
+    loop {
+        at = block::find(bytes, at, notable);
+        let class = class::OF[usize::from(*bytes.get(at)?)];
+        if class & (class::BAD | class::QUESTION | class::BACKSLASH) != 0 {
+            let (path, rest) = bytes.split_at(at);
+            return (class != class::BACKSLASH).then_some((path, rest, plain));
+        }
+        // "//" is an empty segment, and one that begins with "." may be "." or "..".
+        if class & (class::SLASH | class::DOT) != 0 && at == segment || class == class::PERCENT {
+            plain = false;
+        }
         at += 1;
+        if class == class::SLASH {
+            segment = at;
+        }
     }
-    let value = at;
-    at = end_of_value(bytes, at);
-    if bytes.get(at..at + 2)? != b"\r\n" {
-        return None;
-    }
-    let next = at + 2;
-    while at > value && matches!(bytes[at - 1], b' ' | b'\t') {
-        at -= 1;
-    }
-    Some((name, Span { start: value as u32, end: at as u32 }, next))
 }
 
-/// Where a value's bytes end: at the first control byte but tab. Eight bytes at a time.
+/// A field line: its name, its value without the space around it, and what follows from the line's end on.
 #[inline]
-fn end_of_value(bytes: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*eight);
-        // The high bit of each byte below space, and of each DEL. Exact up to the first.
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let delete = (word ^ (ONES * 0x7f)).wrapping_sub(ONES) & !(word ^ (ONES * 0x7f));
-        let found = (control | delete) & HIGH;
-        if found == 0 {
-            at += 8;
-            continue;
-        }
-        at += found.trailing_zeros() as usize / 8;
-        if bytes[at] != b'\t' {
-            return at;
+fn usual_field(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (name, rest) =
+        block::split(line, |block| within(block, 0, b' ') | equal(block, b':') | within(block, DELETE, 0xff));
+    let ([b':', b' ', behind @ ..] | [b':', behind @ ..]) = rest else { return None };
+    let (mut value, rest) = split_value(behind);
+    if let [b' ' | b'\t', ..] | [.., b' ' | b'\t'] = value {
+        value = without_space(value);
+    }
+    (!name.is_empty()).then_some((name, value, rest))
+}
+
+#[cold]
+fn without_space(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', inner @ ..] | [inner @ .., b' ' | b'\t'] = value {
+        value = inner;
+    }
+    value
+}
+
+/// A value's bytes, which end before the first control byte but tab, and what follows.
+#[inline]
+fn split_value(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    loop {
+        at = block::find(bytes, at, |block| within(block, 0, b' ' - 1) | equal(block, DELETE));
+        if bytes.get(at) != Some(&b'\t') {
+            return bytes.split_at(at);
         }
         at += 1;
     }
-    while let Some(byte) = bytes.get(at)
-        && (*byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
-    {
-        at += 1;
-    }
-    at
 }
 
 #[cfg(test)]
@@ -166,11 +145,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_ends_at_its_first_control_byte(bytes in proptest::collection::vec(any::<u8>(), 0..40), at in 0_usize..40) {
-            let control = |byte: &u8| *byte != b'\t' && (*byte < b' ' || *byte == 0x7f);
-            let at = at.min(bytes.len());
-            let want = bytes[at..].iter().position(control).map_or(bytes.len(), |more| at + more);
-            prop_assert_eq!(end_of_value(&bytes, at), want);
+        fn a_value_ends_at_its_first_control_byte(
+            bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\t')], 0..40),
+        ) {
+            let control = |byte: &u8| *byte != b'\t' && (*byte < b' ' || *byte == DELETE);
+            let want = bytes.iter().position(control).unwrap_or(bytes.len());
+            prop_assert_eq!(split_value(&bytes), bytes.split_at(want));
         }
     }
 }

@@ -29,6 +29,7 @@ use super::target::Form;
 use crate::exchange::{self, Answer, Request, Rest};
 use crate::handler::Handler;
 use crate::handler::files::OpenFile;
+use crate::plan::Location;
 use crate::response::{Date, Fate};
 
 /// Requests answered in one go before other connections get their turn.
@@ -86,11 +87,11 @@ pub(crate) struct Work {
     pub(super) fate: Fate,
     /// The delay of a `return` is over.
     pub(super) delayed: bool,
-    /// The client keeps sending after the answer, perhaps.
+    /// The client may send a body that is not waited for.
     pub(super) unread: bool,
     /// Requests answered since others had their turn.
     pub(super) in_a_row: u32,
-    /// The answer whose rest is being sent: its status, the length of its head and what went before.
+    /// For the log, the answer whose rest is being sent: its status, the length of its head and what went before.
     pub(super) begun: (u16, u64, u64),
     pub(super) sent_head: Vec<u8>,
 }
@@ -170,15 +171,25 @@ impl Work {
     /// Goes on until something is needed.
     pub(crate) fn advance(&mut self, on: &mut Conversation) -> Step {
         loop {
-            let needed = match self.stage {
-                Stage::Head => self.head(on),
-                Stage::Body(body) => self.body(on, body),
-                Stage::Answer => self.answer(on),
-                Stage::Closing { linger } => Some(Step::Close { linger }),
-            };
+            // Without a body, nothing stands between a head and its answer.
+            if let Stage::Head = self.stage
+                && let Some(step) = self.head(on)
+            {
+                return step;
+            }
+            let needed = if let Stage::Answer = self.stage { self.answer(on) } else { self.other(on) };
             if let Some(step) = needed {
                 return step;
             }
+        }
+    }
+
+    #[cold]
+    fn other(&mut self, on: &Conversation) -> Option<Step> {
+        match self.stage {
+            Stage::Head | Stage::Answer => None,
+            Stage::Body(body) => self.body(on, body),
+            Stage::Closing { linger } => Some(Step::Close { linger }),
         }
     }
 
@@ -196,8 +207,7 @@ impl Work {
         match self.head.parse(&self.input[self.start..self.filled], &on.worker.plan.limits) {
             Ok(Status::Complete(length)) => {
                 self.begin(on, length);
-                // Without a body, nothing stands between a request and its answer.
-                if matches!(self.stage, Stage::Answer) { self.answer(on) } else { None }
+                None
             }
             Ok(Status::Partial) => Some(Step::Receive),
             Err(refusal) => {
@@ -228,20 +238,15 @@ impl Work {
         let plan = &*on.worker.plan;
         let bytes = &self.input[self.start..self.end];
         let head = &self.head;
-        self.server = plan.names[on.listener].find(head.host.map(|host| host.of(bytes)));
-        let server = &plan.servers[self.server];
-        self.location = server.find(head.path(bytes));
-        let stays = !head.close
-            && (head.is_http11 || head.keep_alive)
-            && on.requests < plan.keepalive_requests
-            && !plan.timeouts.keepalive.is_zero()
-            && head.target.form != Form::Authority;
-        self.fate = match (stays, head.is_http11) {
-            (true, true) => Fate::Keep,
-            (true, false) => Fate::KeepTold,
-            (false, _) => Fate::Close,
+        self.server = plan.names[on.listener].find(|| head.host.map(|host| host.of(bytes)));
+        self.location = plan.servers[self.server].find(head.path(bytes));
+        let stays = !head.close && on.requests < plan.keepalive_requests;
+        self.fate = match head.is_http11 {
+            true if stays => Fate::Keep,
+            false if stays && head.keep_alive => Fate::KeepTold,
+            _ => Fate::Close,
         };
-        self.unread = !stays && !head.close && head.is_http11;
+        self.unread = false;
         self.stage = Stage::Answer;
         if head.framing != Framing::None {
             self.begin_body(on);
@@ -249,9 +254,8 @@ impl Work {
     }
 
     #[cold]
-    fn begin_body(&mut self, on: &mut Conversation) {
-        let plan = Rc::clone(&on.worker.plan);
-        let location = &plan.servers[self.server].locations[self.location];
+    fn begin_body(&mut self, on: &Conversation) {
+        let location = &on.worker.plan.locations[self.location];
         let body = match Body::new(self.head.framing, location.body_limit) {
             Ok(body) => body,
             Err(refusal) => return self.refuse(on, refusal),
@@ -273,8 +277,7 @@ impl Work {
     }
 
     /// Reads over a body, which nobody wants.
-    #[cold]
-    fn body(&mut self, on: &mut Conversation, mut body: Body) -> Option<Step> {
+    fn body(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
         match body.advance(&self.input[self.end..self.filled]) {
             Ok(progress) => {
                 self.end += progress.taken;
@@ -290,35 +293,34 @@ impl Work {
     }
 
     #[inline]
-    fn answer(&mut self, on: &mut Conversation) -> Option<Step> {
-        let plan = Rc::clone(&on.worker.plan);
-        let location = &plan.servers[self.server].locations[self.location];
-        if let Handler::Fixed(fixed) = &location.handler
-            && let Some(delay) = fixed.delay
+    fn answer(&mut self, on: &Conversation) -> Option<Step> {
+        let location = &on.worker.plan.locations[self.location];
+        if let Some(delay) = location.delay
             && !self.delayed
         {
             self.delayed = true;
             return Some(Step::Delay(delay));
         }
         // Only now: the worker may have begun to drain while a body or a delay was waited for.
-        if self.fate != Fate::Close && on.is_last() {
+        if on.is_last() {
             self.fate = Fate::Close;
-            self.unread = true;
         }
         let before = self.output.len();
         let answer = {
             let wall = on.stream.core().wall_clock();
             self.handle(on, &location.handler, wall.http_date())
         };
-        let head_length = self.output.len() - before - answer.body;
-        if location.log.as_ref().is_some_and(|log| log.needs_sent_head) {
-            self.sent_head.clear();
-            self.sent_head.extend_from_slice(&self.output[before..before + head_length]);
+        if let Some(log) = &location.log {
+            let head_length = self.output.len() - before - answer.body;
+            self.begun = (answer.status, head_length as u64, answer.body as u64);
+            if log.needs_sent_head {
+                self.sent_head.clear();
+                self.sent_head.extend_from_slice(&self.output[before..before + head_length]);
+            }
         }
-        self.begun = (answer.status, head_length as u64, answer.body as u64);
         match answer.rest {
             Rest::Nothing => {
-                self.finish(on, 0);
+                self.finish_at(on, location, 0);
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
@@ -327,6 +329,12 @@ impl Work {
 
     #[inline]
     fn handle(&mut self, on: &Conversation, handler: &Handler, date: &Date) -> Answer {
+        if self.head.target.form == Form::Origin
+            && let Some(prepared) = handler.prepared()
+        {
+            let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);
+            return Answer::complete(prepared.status(), body);
+        }
         let bytes = &self.input[self.start..self.start + self.head_length];
         let (started, length) = (self.started, self.request_length);
         let request = Request {
@@ -353,11 +361,14 @@ impl Work {
     }
 
     /// The answer is out, with `rest` bytes sent behind the output: logs it and goes on to the next request.
+    pub(crate) fn finish(&mut self, on: &Conversation, rest: u64) {
+        self.finish_at(on, &on.worker.plan.locations[self.location], rest);
+    }
+
     #[inline]
-    pub(crate) fn finish(&mut self, on: &mut Conversation, rest: u64) {
-        let plan = Rc::clone(&on.worker.plan);
+    fn finish_at(&mut self, on: &Conversation, location: &Location, rest: u64) {
         on.stream.core().stats().add(Counter::Requests, 1);
-        if let Some(log) = &plan.servers[self.server].locations[self.location].log {
+        if let Some(log) = &location.log {
             self.log(on, log, rest, true);
         }
         self.start = self.end;

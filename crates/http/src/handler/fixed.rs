@@ -1,7 +1,5 @@
 //! `return`: an answer that the config fixes, prepared when the config is read unless variables are in it.
 
-use std::time::Duration;
-
 use crate::config::Return;
 use crate::exchange::{self, Answer, Request};
 use crate::response::{self, Prepared};
@@ -9,14 +7,7 @@ use crate::template::{Template, TemplateError};
 
 /// A fixed answer.
 #[derive(Debug)]
-pub(crate) struct Fixed {
-    content: Content,
-    /// How long it is held back.
-    pub(crate) delay: Option<Duration>,
-}
-
-#[derive(Debug)]
-enum Content {
+pub(crate) enum Fixed {
     Prepared(Prepared),
     /// With variables.
     Rendered {
@@ -44,23 +35,31 @@ impl Fixed {
             Some(template) => template.as_literal().map(|text| Some(text.to_vec())),
             None => Some(None),
         };
-        let content = match (literal(&location), literal(&body)) {
+        Ok(match (literal(&location), literal(&body)) {
             (Some(location), Some(body)) => {
-                Content::Prepared(prepare(status, server, location.as_deref(), &content_type, body))
+                Fixed::Prepared(prepare(status, server, location.as_deref(), &content_type, body))
             }
-            _ => Content::Rendered { status, location, content_type, body },
-        };
-        Ok(Fixed { content, delay: config.delay.filter(|delay| !delay.is_zero()) })
+            _ => Fixed::Rendered { status, location, content_type, body },
+        })
+    }
+
+    /// The answer, unless variables are in it.
+    #[inline]
+    pub(crate) fn prepared(&self) -> Option<&Prepared> {
+        match self {
+            Fixed::Prepared(prepared) => Some(prepared),
+            Fixed::Rendered { .. } => None,
+        }
     }
 
     #[inline]
     pub(crate) fn answer(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
-        match &self.content {
-            Content::Prepared(prepared) => {
+        match self {
+            Fixed::Prepared(prepared) => {
                 let body = prepared.push(request.fate, request.wants_body(), out, request.date);
                 Answer::complete(prepared.status(), body)
             }
-            Content::Rendered { status, location, content_type, body } => {
+            Fixed::Rendered { status, location, content_type, body } => {
                 let mut fields = Vec::new();
                 if let Some(location) = location {
                     let mut text = Vec::new();

@@ -4,6 +4,7 @@ pub(crate) mod files;
 pub(crate) mod fixed;
 
 use crate::exchange::{self, Answer, Request};
+use crate::response::Prepared;
 
 /// What a location does.
 #[derive(Debug)]
@@ -17,6 +18,15 @@ pub(crate) enum Handler {
 }
 
 impl Handler {
+    /// Its answer, where that depends on nothing but the date, the method and the connection's fate.
+    #[inline]
+    pub(crate) fn prepared(&self) -> Option<&Prepared> {
+        match self {
+            Handler::Fixed(fixed) => fixed.prepared(),
+            Handler::Files(_) | Handler::Nothing => None,
+        }
+    }
+
     /// Answers `request` into `out`.
     #[inline]
     pub(crate) fn answer(
