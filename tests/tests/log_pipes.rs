@@ -3,18 +3,21 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use drover_tests::config::toml_string;
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
-use drover_tests::{Config, Directory, Drover, Port, eventually};
+use drover_tests::{Client, Config, Directory, Drover, Port, binary, eventually, process};
 use nix::libc;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{Pid, mkfifo};
 
 /// More than a pipe takes when nobody reads, in targets that the access log repeats.
 const REQUESTS: usize = 100;
@@ -109,4 +112,32 @@ fn files_that_are_pipes_without_a_reader_hold_up_nothing() {
     assert!(text.lines().all(|line| line.ends_with(" 200")), "a torn line");
     assert!(text.lines().count() < REQUESTS, "the pipe took all: the test shows nothing");
     obeys(drover, &port);
+}
+
+/// Ends the daemon with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_journal_that_stands_still_holds_up_nothing() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let (_journal, output) = UnixStream::pair().expect("a pair of sockets");
+    let config = Config::new(&directory, 1).log("level = \"debug\"").answering(&port);
+    let mut daemon = Command::new(binary::drover());
+    daemon.args(["run", "-c"]).arg(config.write(&directory)).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut daemon = Running(daemon.stderr(OwnedFd::from(output)).spawn().expect("drover starts"));
+    eventually("it listens", || Client::connect(port.address()).ok());
+    // Each request leaves more than a thousand bytes of debug lines; a socket takes 200 KiB.
+    for _ in 0..2 {
+        ask_much(&port);
+    }
+    process::send(Pid::from_raw(daemon.0.id() as i32), Signal::SIGQUIT);
+    let ended = eventually("it stops", || daemon.0.try_wait().expect("it is our child"));
+    assert!(ended.success());
 }

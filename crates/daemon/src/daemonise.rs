@@ -6,11 +6,16 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::process::ExitCode;
 
 use drover_sys::fork::{Fork, fork};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
 use tracing::{debug, warn};
 
@@ -94,10 +99,24 @@ pub(crate) fn output_without_waiting() {
     let out = reopened("/proc/self/fd/1").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stdout(pipe)?)));
     let error =
         reopened("/proc/self/fd/2").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stderr(pipe)?)));
-    if let Err(failure) = out.and(error) {
+    if let Err(failure) = out.and(error).and(sockets_give_up()) {
         debug!("a write to standard output or error may wait: {failure}");
     }
 }
+
+/// A socket cannot be opened anew (proc(5)), but a write to it can be made to give up. systemd connects
+/// standard output and error to the journal by one.
+fn sockets_give_up() -> io::Result<()> {
+    let most = TimeVal::milliseconds(SOCKET_PATIENCE_MS);
+    let set = |descriptor: BorrowedFd<'_>| match setsockopt(&descriptor, SendTimeout, &most) {
+        Err(Errno::ENOTSOCK) => Ok(()),
+        result => result.map_err(io::Error::from),
+    };
+    set(io::stdout().as_fd()).and(set(io::stderr().as_fd()))
+}
+
+/// How long a line waits for the journal to make room before it is given up.
+const SOCKET_PATIENCE_MS: i64 = 1;
 
 /// From now on nothing that is printed goes to the terminal of the starter.
 fn detach_output() -> io::Result<()> {
