@@ -67,42 +67,37 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
     }
 }
 
-/// Receives more of a head. A client that takes too long is told so.
+/// Receives more of a head.
 async fn receive_head(on: &mut Conversation, work: &mut Work) -> Result<(), StreamError> {
     on.stream.set_phase(Phase::ReadingHead);
     if !on.head_is_timed {
         on.stream.set_read_timeout(on.worker.plan.timeouts.header);
         on.head_is_timed = true;
     }
-    match on.stream.receive(work.room_for_head()).await {
-        Ok(0) => Err(closed_early()),
-        Ok(count) => {
-            work.filled += count;
-            Ok(())
-        }
-        Err(StreamError::TimedOut) => {
-            work.answer_error(on, 408);
-            Ok(())
-        }
-        Err(fault) => Err(fault),
-    }
+    let received = on.stream.receive(work.room_for_head()).await;
+    take_received(on, work, received)
 }
 
 async fn receive_body(on: &mut Conversation, work: &mut Work) -> Result<(), StreamError> {
     on.stream.set_phase(Phase::ReadingBody);
     on.stream.set_read_timeout(on.worker.plan.timeouts.body);
-    match on.stream.receive(work.room_for_body()).await {
-        Ok(0) => Err(closed_early()),
-        Ok(count) => {
-            work.filled += count;
-            Ok(())
-        }
-        Err(StreamError::TimedOut) => {
-            work.answer_error(on, 408);
-            Ok(())
-        }
-        Err(fault) => Err(fault),
+    let received = on.stream.receive(work.room_for_body()).await;
+    take_received(on, work, received)
+}
+
+/// What was received joins the input. A client that took too long is told so.
+fn take_received(
+    on: &mut Conversation,
+    work: &mut Work,
+    received: Result<usize, StreamError>,
+) -> Result<(), StreamError> {
+    match received {
+        Ok(0) => return Err(closed_early()),
+        Ok(count) => work.filled += count,
+        Err(StreamError::TimedOut) => work.answer_error(on, 408),
+        Err(fault) => return Err(fault),
     }
+    Ok(())
 }
 
 fn closed_early() -> StreamError {
