@@ -16,6 +16,7 @@ mod log;
 mod log_line;
 mod master;
 mod message;
+mod owned_path;
 mod pidfile;
 mod plan;
 mod privileges;

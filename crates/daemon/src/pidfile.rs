@@ -1,21 +1,22 @@
 //! The pid file: written once the sockets listen, locked while the master lives, removed by the process
 //! that wrote it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::unistd::Pid;
 
 use crate::lock::{self, LockError};
+use crate::owned_path::OwnedPath;
 
 /// The pid file of this process.
 #[derive(Debug)]
 pub(crate) struct PidFile {
-    path: PathBuf,
+    /// Let go of before the lock, so that the file is removed while it is held.
+    _path: OwnedPath,
     /// Keeps the lock.
     _file: File,
-    owner: Pid,
 }
 
 impl PidFile {
@@ -36,24 +37,16 @@ impl PidFile {
     pub(crate) fn create(path: &Path) -> Result<Self, LockError> {
         let failed = |source: io::Error| LockError::Io { path: path.to_owned(), source };
         let mut file = lock::acquire(path)?;
-        let owner = Pid::this();
-        file.set_len(0).and_then(|()| file.write_all(format!("{owner}\n").as_bytes())).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), _file: file, owner })
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        // A child that drops what it inherited must not remove its parent's file.
-        if Pid::this() == self.owner {
-            let _ = fs::remove_file(&self.path);
-        }
+        let line = format!("{}\n", Pid::this());
+        file.set_len(0).and_then(|()| file.write_all(line.as_bytes())).map_err(failed)?;
+        Ok(Self { _path: OwnedPath::new(path), _file: file })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn is_written_and_goes_away_with_its_owner_alone() {
@@ -62,7 +55,7 @@ mod tests {
         PidFile::check_free(&path).expect("nobody holds it");
         let mut file = PidFile::create(&path).expect("created");
         assert_eq!(fs::read_to_string(&path).expect("read"), format!("{}\n", Pid::this()));
-        file.owner = Pid::from_raw(1);
+        file._path.owner = Pid::from_raw(1);
         drop(file);
         assert!(path.exists(), "a process that is not the owner leaves it");
         drop(PidFile::create(&path).expect("created again"));

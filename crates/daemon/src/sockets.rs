@@ -22,8 +22,9 @@ use nix::sys::socket::{
 use thiserror::Error;
 use tracing::{debug, warn};
 
+use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
-use crate::unix_socket::{self, UnixPath};
+use crate::unix_socket;
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
 const DEFER_SECONDS: i32 = 5;
@@ -92,7 +93,7 @@ struct Group {
     /// How many of the sockets were there before, while the others wait for the commit.
     growing_from: Option<usize>,
     /// The file of a unix socket, removed by whoever lets go last.
-    path: Option<Rc<UnixPath>>,
+    path: Option<Rc<OwnedPath>>,
 }
 
 /// The listen sockets of one generation.
@@ -229,7 +230,7 @@ fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) 
             // The first one does not share, so that a port of somebody else is noticed.
             group.sockets.push(Rc::new(open(held, address, wanted)?));
             if let ListenAddress::Unix(path) = &address.place {
-                group.path = Some(Rc::new(UnixPath::new(path)));
+                group.path = Some(Rc::new(OwnedPath::new(path)));
             }
             join(&mut group, address, count)?;
         }

@@ -5,11 +5,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
-use nix::unistd::Pid;
 
 /// Binds a socket at `path`, in place of one that a killed daemon left. Anyone may connect: who can
 /// reach the file is decided by the directories above it.
@@ -39,32 +38,10 @@ fn left_behind(path: &Path, address: &UnixAddr) -> io::Result<bool> {
     Ok(socket::connect(probe.as_raw_fd(), address) == Err(Errno::ECONNREFUSED))
 }
 
-/// The file of a bound socket, removed when the last owner in the process that made it lets go.
-#[derive(Debug)]
-pub(crate) struct UnixPath {
-    path: PathBuf,
-    owner: Pid,
-}
-
-impl UnixPath {
-    /// The file that [`bind`] just made.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), owner: Pid::this() }
-    }
-}
-
-impl Drop for UnixPath {
-    fn drop(&mut self) {
-        // Workers inherit the value and must leave the file.
-        if Pid::this() == self.owner {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owned_path::OwnedPath;
 
     #[test]
     fn what_a_killed_daemon_left_is_replaced_and_other_files_are_not() {
@@ -72,7 +49,7 @@ mod tests {
         drop(bind(&path).expect("bound"));
         assert!(path.exists(), "closing leaves the file");
         let socket = bind(&path).expect("replaced");
-        let guard = UnixPath::new(&path);
+        let guard = OwnedPath::new(&path);
         drop(socket);
         drop(guard);
         assert!(!path.exists());
