@@ -6,7 +6,9 @@
 //! in three steps that mirror it: [`Sockets::prepare`] opens what is new and changes nothing that the
 //! running generation would notice; [`Sockets::commit`] makes the new generation's options count and steers
 //! connections away from a surplus; [`Sockets::release`] closes the surplus. [`Sockets::abandon`] takes a
-//! `prepare` back.
+//! `prepare` back. `sockets/hand_over.rs` has what is different while another master uses them too.
+
+mod hand_over;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,6 +27,8 @@ use tracing::{debug, warn};
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
 use crate::unix_socket;
+
+pub(crate) use hand_over::HandOverError;
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
 const DEFER_SECONDS: i32 = 5;
@@ -121,7 +125,8 @@ impl Sockets {
         held: &Sockets,
         wanted: &BTreeMap<Address, Wanted>,
     ) -> Result<Sockets, ListenError> {
-        let counts = held.0.iter().map(|(address, group)| (address.clone(), group.sockets.len())).collect();
+        let counts =
+            held.0.iter().map(|(address, group)| (address.clone(), group.members().count())).collect();
         let targets = wanted.iter().map(|(address, wanted)| (address.clone(), wanted.sockets)).collect();
         let mut prepared = Sockets::default();
         for (address, step) in plan(&counts, &targets) {
@@ -138,15 +143,24 @@ impl Sockets {
         Ok(prepared)
     }
 
-    /// Makes these the sockets in use: options are set, new sockets take part, connections are steered
-    /// away from the surplus. Whether there is a surplus, which has to be released later.
+    /// Makes these the sockets in use: options are set, new sockets take part. Whether there is a surplus,
+    /// which has to be [steered away from](Sockets::steer_away) and released.
     pub(crate) fn commit(&mut self) -> bool {
         for (address, group) in &mut self.0 {
-            if let Err(error) = group.commit() {
+            if let Err(error) = group.commit(address) {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
         }
         self.0.values().any(|group| !group.surplus.is_empty())
+    }
+
+    /// Steers connections away from the surplus.
+    pub(crate) fn steer_away(&self) {
+        for (address, group) in self.0.iter().filter(|(_, group)| !group.surplus.is_empty()) {
+            if let Err(error) = steer_to(group, group.sockets.len()) {
+                warn!("cannot steer connections away from the surplus sockets of {address}: {error}");
+            }
+        }
     }
 
     /// Closes the surplus, which the workers have drained, and ends the steering.
@@ -199,16 +213,13 @@ impl Sockets {
 }
 
 impl Group {
-    fn commit(&mut self) -> io::Result<()> {
+    fn commit(&mut self, address: &Address) -> io::Result<()> {
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.growing_from.take().is_some() {
             listen::stop_steering(first.as_fd())?;
         }
-        if !self.surplus.is_empty() {
-            listen::steer(first.as_fd(), self.sockets.len() as u32)?;
-        }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted, self.path.is_some())?;
+            set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
         }
         Ok(())
     }
@@ -217,7 +228,7 @@ impl Group {
 fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) -> io::Result<Group> {
     let old = held.0.get(address);
     let mut group = Group {
-        sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
+        sockets: old.map_or_else(Vec::new, |group| group.members().map(Rc::clone).collect()),
         surplus: Vec::new(),
         wanted,
         growing_from: None,

@@ -71,6 +71,7 @@ fn a_group_that_shrinks_is_steered_drained_and_closed() {
     let _early = connect(&address, 60);
     let mut one = reload(&four, &address, 1);
     assert!(one.commit(), "there is a surplus");
+    one.steer_away();
     drop(four);
     let _queued_early = queues(&one, &address);
     let _steered = connect(&address, 50);
