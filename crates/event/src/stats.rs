@@ -113,6 +113,8 @@ named_words! {
         WokenAt = "woken_at",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
+        /// What that connection is busy with: the number of its phase.
+        RunningPhase = "running_phase",
     }
 }
 
