@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("drover-sys", &[]),
     ("drover-config", &[]),
     ("drover-event", &["drover-sys"]),
-    ("drover-upstream", &["drover-event", "drover-config"]),
+    ("drover-upstream", &["drover-event", "drover-config", "drover-sys"]),
     ("drover-tls", &["drover-event", "drover-config"]),
     ("drover-http", &["drover-upstream", "drover-tls", "drover-event", "drover-config"]),
     ("drover-stream", &["drover-upstream", "drover-tls", "drover-event", "drover-config"]),
