@@ -8,7 +8,7 @@ use std::process::Output;
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
 use drover_tests::masters::{named, try_named, workers};
-use drover_tests::{Config, Directory, Drover, Load, Port, binary, process};
+use drover_tests::{Config, Directory, Drover, Load, Port, binary, eventually, process};
 
 /// A daemon whose executable can be replaced.
 struct Replaceable {

@@ -7,7 +7,9 @@ use std::thread;
 
 use drover_tests::masters::{named, quit, upgrade};
 use drover_tests::status::Status;
-use drover_tests::{Config, Directory, Drover, Load, Port, eventually};
+use drover_tests::{Config, Directory, Drover, Load, Port, eventually, process};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 const THREADS: u8 = 4;
 
@@ -18,7 +20,7 @@ fn config(directory: &Directory, port: &Port, strategy: &str) -> Config {
         .answering(port)
 }
 
-fn back_to(directory: &Directory, old: nix::unistd::Pid) {
+fn back_to(directory: &Directory, old: Pid) {
     eventually("the old master has the name", || (named(directory) == old).then_some(()));
 }
 
@@ -96,6 +98,45 @@ fn with_another_number_of_sockets_each() {
         quit(old);
         load.wait_for(200);
         load.assert_no_loss(&format!("to {workers} workers alone"));
+    }
+    let tally = load.stop();
+    assert!(tally.failures.is_empty(), "{tally}");
+}
+
+/// The new master listens on a wider address of the same port, which takes over the connections of the old one's.
+#[test]
+fn with_a_wider_address() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let with = |ip: &str| {
+        Config::new(&directory, 2)
+            .http("access_log = \"off\"")
+            .server_with(&format!("listen = [\"{ip}:{port}\"]"))
+            .location("/", "return = { status = 200 }")
+    };
+    let drover = Drover::start(&directory, &with("127.0.0.1"));
+    let load = Load::start(THREADS, port.address(), "/");
+    load.wait_for(100);
+    for ip in ["0.0.0.0", "127.0.0.1"] {
+        let old = named(&directory);
+        with(ip).write(&directory);
+        let new = upgrade(&directory);
+        load.wait_for(100);
+        quit(new);
+        back_to(&directory, old);
+        load.wait_for(100);
+        load.assert_no_loss(&format!("back from {ip}"));
+        let new = upgrade(&directory);
+        load.wait_for(100);
+        quit(old);
+        load.wait_for(100);
+        load.assert_no_loss(&format!("to {ip} alone"));
+        drover.log_line(&[&format!("{new} master"), "has left"]);
+        // Not before what was taken over is let go of.
+        let generation = drover.status().generation();
+        assert!(process::send(new, Signal::SIGHUP));
+        drover.generation_after(generation);
+        load.wait_for(100);
+        load.assert_no_loss(&format!("a reload with {ip}"));
     }
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{tally}");

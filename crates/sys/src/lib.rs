@@ -12,6 +12,7 @@ pub mod exec;
 pub mod fork;
 pub mod listen;
 pub mod memory;
+mod named_words;
 pub mod poll;
 pub mod priority;
 pub mod select;

@@ -5,6 +5,7 @@
 //! other master as long as that listens there, and a member that only one of them has is steered away from
 //! before it is closed.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -83,6 +84,7 @@ impl Sockets {
         let group = self.0.entry(address).or_insert_with(|| Group {
             sockets: Vec::new(),
             surplus: Vec::new(),
+            taken_over: Vec::new(),
             wanted,
             growing_from: None,
             path,
@@ -128,6 +130,26 @@ impl Sockets {
             }
         }
         steered
+    }
+}
+
+impl Sockets {
+    /// Steers new connections away from the addresses that another master does not listen on, before whoever
+    /// accepts there is asked to leave: as [`Sockets::leave`].
+    pub(crate) fn leave_to(&self, others: &Holdings) {
+        self.leave_where(|address| !others.contains_key(&address.place.to_string()));
+    }
+
+    /// Does for addresses that this master takes over what was left undone while another one listened on them.
+    pub(crate) fn leave_taken_over(&self) {
+        for socket in self.0.values().flat_map(|group| &group.taken_over) {
+            // Done by the other master, as a rule, and not to be done twice without privileges.
+            if let Err(error) = listen::steer_away(socket.as_fd())
+                && error.kind() != io::ErrorKind::PermissionDenied
+            {
+                warn!("cannot steer connections away from an address that is gone: {error}");
+            }
+        }
     }
 }
 

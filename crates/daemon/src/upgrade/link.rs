@@ -71,7 +71,7 @@ pub(crate) enum Message {
         /// What it listens on.
         holds: Holdings,
     },
-    /// The new one: its files have the names.
+    /// The new one: its files have the names. The old one: they have them again.
     Named,
     /// Either: what it has counted by now, without what the other has.
     Totals(Totals),
@@ -79,6 +79,11 @@ pub(crate) enum Message {
     Holds(Holdings),
     /// Either: it stops, and finishes what it has.
     Leaving,
+    /// The new one: it has finished, and ends once the old one's files have the names again.
+    Parting {
+        /// All that it has counted.
+        totals: Totals,
+    },
 }
 
 /// One end of the link.

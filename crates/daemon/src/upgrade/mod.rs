@@ -62,6 +62,8 @@ pub(crate) struct Upgrade {
     leave_at: Option<Instant>,
     /// Files of unix sockets that were left to the other master.
     left_files: Vec<PathBuf>,
+    /// This master has finished; until then it waits for the old one to take the names back.
+    parting: Option<Instant>,
     refresh_at: Instant,
 }
 
@@ -127,6 +129,7 @@ impl Upgrade {
             surplus_waits: false,
             leave_at: None,
             left_files: Vec::new(),
+            parting: None,
             refresh_at: Instant::now(),
         }
     }
@@ -143,7 +146,7 @@ impl Upgrade {
             Standing::Successor | Standing::Predecessor => Some(self.refresh_at),
             Standing::Doomed => None,
         });
-        [of_other, self.leave_at].into_iter().flatten().min()
+        [of_other, self.leave_at, self.parting].into_iter().flatten().min()
     }
 
     /// Whether it is open what becomes of the new master: until then sockets stay as they are.
@@ -216,12 +219,13 @@ impl Master {
                 other.holds = holds;
                 self.hand_over();
             }
-            Message::Named => self.succeeded(),
+            Message::Named => self.names_changed_hands(),
             Message::Failed { reason } => other.failure = Some(reason),
             Message::YourTurn { totals, holds } => self.take_over(&totals, holds),
             Message::Totals(totals) => self.board.carry(&totals),
             Message::Holds(holds) => self.other_holds(holds),
             Message::Leaving => self.other_leaves(),
+            Message::Parting { totals } => self.retake_names(&totals),
             // Said only before a master runs.
             Message::Hello { .. } | Message::Sockets(_) | Message::Complete => {}
         }
@@ -234,11 +238,18 @@ impl Master {
         }
     }
 
+    fn names_changed_hands(&mut self) {
+        match self.upgrade.parting {
+            Some(_) => self.upgrade.parting = Some(Instant::now()),
+            None => self.succeeded(),
+        }
+    }
+
     fn other_leaves(&mut self) {
         let Some(other) = &mut self.upgrade.other else { return };
         other.leaving = true;
         match other.standing {
-            Standing::Predecessor => self.notifier.take_over(&self.generation.summary()),
+            Standing::Predecessor => self.become_main(),
             _ => self.go_on(),
         }
     }
@@ -291,7 +302,10 @@ impl Master {
             }
             // What is said depends on what becomes of the new master.
             Some((Standing::Starting { .. } | Standing::HandingOver { .. }, _)) => {}
-            Some((Standing::Successor, pid)) => self.cede_to(pid),
+            Some((Standing::Successor, pid)) => {
+                self.leave_addresses();
+                self.cede_to(pid);
+            }
             Some((Standing::Predecessor | Standing::Doomed, _)) | None => {
                 self.upgrade.tell(&Message::Leaving);
                 self.notifier.stopping();
@@ -317,6 +331,13 @@ impl Master {
         std::iter::once(&mut self.board.place).chain(pid_file).collect()
     }
 
+    /// What the other master does not listen on is gone with this one.
+    fn leave_addresses(&self) {
+        if let Some(other) = &self.upgrade.other {
+            self.generation.sockets.leave_to(&other.holds);
+        }
+    }
+
     /// The new master does not serve any more: whatever was left to it is this master's again.
     fn go_on(&mut self) {
         if self.stopping.is_none() && self.parked {
@@ -328,18 +349,12 @@ impl Master {
     /// The last thing a master does. False where it has to stay for the other one.
     pub(super) fn parts(&mut self) -> bool {
         self.hear_other();
-        if self.upgrade.has_to_stay() {
+        if self.upgrade.has_to_stay() || self.waits_for_predecessor() {
             return false;
         }
         self.upgrade.tell(&Message::Totals(self.board.own_totals()));
-        match self.upgrade.other.take().map(|other| other.standing) {
-            // It puts its own files in their place, so that there are some at every moment.
-            Some(Standing::Predecessor) => {
-                let named = !self.upgrade.nameless;
-                self.files().into_iter().for_each(|place| place.leave(named));
-            }
-            Some(_) => {}
-            None => self.upgrade.left_files.iter().for_each(|path| unix_socket::remove_left_behind(path)),
+        if self.upgrade.other.take().is_none() {
+            self.upgrade.left_files.iter().for_each(|path| unix_socket::remove_left_behind(path));
         }
         true
     }

@@ -1,11 +1,16 @@
 //! The master that another one has started.
 
+use std::time::{Duration, Instant};
+
 use tracing::{error, info, warn};
 
-use super::Standing;
 use super::link::{Holdings, Message};
+use super::{Other, Standing};
 use crate::master::Master;
 use crate::scoreboard::Totals;
+
+/// How long a master that has finished waits for the old one to take the names back.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Master {
     /// The first generation serves: the old master is asked for the names; without one they are taken.
@@ -39,7 +44,30 @@ impl Master {
         self.upgrade.tell(&Message::Named);
     }
 
-    fn take_names(&mut self) {
+    /// Whether the old master, which goes on, has still to take the names back: so there is one under them at every
+    /// moment.
+    pub(super) fn waits_for_predecessor(&mut self) -> bool {
+        let goes_on = |other: &Other| other.standing == Standing::Predecessor && other.open;
+        if self.upgrade.nameless || !self.upgrade.other.as_ref().is_some_and(goes_on) {
+            return false;
+        }
+        match self.upgrade.parting {
+            None => {
+                // Readers wait from here on, so whatever they have seen is in these totals.
+                self.board.set_handing_over(true);
+                self.upgrade.tell(&Message::Parting { totals: self.board.own_totals() });
+                self.upgrade.parting = Some(Instant::now() + PATIENCE);
+                true
+            }
+            Some(until) if until > Instant::now() => true,
+            Some(_) => {
+                self.files().into_iter().for_each(|place| place.leave(true));
+                false
+            }
+        }
+    }
+
+    pub(super) fn take_names(&mut self) {
         self.upgrade.nameless = false;
         for place in self.files() {
             if let Err(failure) = place.take_name() {
@@ -59,7 +87,15 @@ impl Master {
             self.take_names();
         }
         self.other_is_gone();
+        self.become_main();
+    }
+
+    /// What systemd hears from now on comes from this master.
+    pub(super) fn become_main(&mut self) {
         self.notifier.take_over(&self.generation.summary());
+        if self.stopping.is_some() {
+            self.notifier.stopping();
+        }
     }
 
     /// What waited for there to be one master again.
@@ -69,6 +105,7 @@ impl Master {
         self.generation.sockets.leave_files(&Holdings::new());
         if std::mem::take(&mut self.upgrade.surplus_waits) && self.reload.is_none() && self.stopping.is_none()
         {
+            self.generation.sockets.leave_taken_over();
             self.release_surplus();
         }
     }

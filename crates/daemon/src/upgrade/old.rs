@@ -12,6 +12,7 @@ use super::{Other, Standing};
 use crate::master::Master;
 use crate::owned_path::OwnedPath;
 use crate::reload::log_lines;
+use crate::scoreboard::Totals;
 use crate::signals::Received;
 use crate::workers::describe;
 
@@ -221,16 +222,20 @@ impl Master {
         self.files().into_iter().try_for_each(OwnedPath::step_aside)
     }
 
+    /// The new master has finished.
+    pub(super) fn retake_names(&mut self, totals: &Totals) {
+        self.board.carry(totals);
+        self.take_names();
+        self.board.set_handing_over(false);
+        self.upgrade.tell(&Message::Named);
+    }
+
     /// This master is the only one again.
     fn come_back(&mut self) {
         if self.board.place.path() != self.board.place.name() {
             self.board.catch_up_with(self.board.place.name());
         }
-        for place in self.files() {
-            if let Err(failure) = place.take_name() {
-                error!("cannot give {} its name back: {failure}", place.path().display());
-            }
-        }
+        self.take_names();
         self.board.set_handing_over(false);
         self.other_is_gone();
     }
