@@ -7,8 +7,8 @@ use std::process::Output;
 
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
-use drover_tests::masters::{named, try_named, workers};
-use drover_tests::{Config, Directory, Drover, Load, Port, binary, eventually, process};
+use drover_tests::masters::{gone, named, try_named, workers};
+use drover_tests::{Config, Directory, Drover, Load, Port, binary, eventually};
 
 /// A daemon whose executable can be replaced.
 struct Replaceable {
@@ -70,9 +70,10 @@ impl Replaceable {
         for suffix in ["oldbin", "new"] {
             assert_eq!(try_named(&self.directory, &format!("drover.pid.{suffix}")), None);
         }
-        let others =
-            self.drover.processes().into_iter().filter(|pid| *pid != master && !before.contains(pid));
-        assert_eq!(others.count(), 0, "nothing of the new executable is left");
+        eventually("nothing of the new executable is left", || {
+            let mut others = self.drover.processes().into_iter();
+            others.all(|pid| pid == master || before.contains(&pid)).then_some(())
+        });
         // Nothing stands in the way of what comes next.
         self.drover.reload();
         assert_eq!(get(self.port.address(), "/").text(), "ok\n");
@@ -166,7 +167,7 @@ fn then_the_same_executable_in_a_new_file_takes_over() {
     fs::rename(new, &daemon.executable).expect("ours");
     let output = daemon.upgrade();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!process::alive(daemon.drover.master()));
+    gone(daemon.drover.master());
     let executable = fs::read_link(format!("/proc/{}/exe", named(&daemon.directory))).expect("a process");
     assert_eq!(executable, daemon.executable, "the new file and not the one that was deleted");
 }
