@@ -265,6 +265,12 @@ impl Slots {
         socket
     }
 
+    /// What the slot's connection is busy with, for reports: the phase of another one where that connection
+    /// closed its slot and its task goes on.
+    pub(crate) fn phase_of(&self, slot: u32) -> Phase {
+        self.connections.get(slot as usize).map_or(Phase::Accepted, |connection| connection.phase)
+    }
+
     /// The token of the slot's present life.
     pub(crate) fn token(&self, slot: u32) -> Token {
         Token::new(slot, self[slot].generation)

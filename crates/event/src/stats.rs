@@ -105,13 +105,15 @@ named_words! {
         ReusableConnections = "reusable_connections",
         /// When the turn in progress woke up, in milliseconds of the monotonic clock; 0 while asleep.
         TurnStarted = "turn_started",
-        /// 1 while this worker takes part in balancing.
+        /// Whether this worker takes part in balancing: 0 no, 1 with its gate closed, 2 with its gate open.
         Balancing = "balancing",
         /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
         /// once it answered. The one word that others write.
         WokenAt = "woken_at",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
+        /// What that connection is busy with: the number of its phase.
+        RunningPhase = "running_phase",
     }
 }
 

@@ -24,7 +24,7 @@ use crate::connection::{Connection, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
-use crate::stats::Counter;
+use crate::stats::{Counter, Gauge};
 use crate::waiting::Readiness;
 
 /// How many bytes a task may move through streams before it gives way to others.
@@ -107,6 +107,7 @@ impl Stream {
         }
         self.core.stats().leave_phase(connection.phase);
         self.core.stats().enter_phase(phase);
+        self.core.stats().set(Gauge::RunningPhase, phase as u64);
         connection.phase = phase;
     }
 
