@@ -124,8 +124,7 @@ fn a_second_one_is_refused_while_there_are_two() {
     let (old, new) = (drover.master(), upgrade(&directory));
     for (master, other) in [(old, new), (new, old)] {
         assert!(process::send(master, Signal::SIGUSR2));
-        let names = [format!("{master} master"), "no upgrade".to_owned(), format!("process {other}")];
-        drover.log_line(&names.each_ref().map(String::as_str));
+        drover.log_line(&[&format!("{master} master"), "no upgrade", &format!("process {other}")]);
     }
     assert_eq!((workers(old).len(), workers(new).len()), (2, 2));
     assert_eq!(drover.processes().len(), 6);

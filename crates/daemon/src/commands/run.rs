@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use drover_config::Style;
+use drover_config::{Findings, Style};
 use drover_sys::title::Title;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, Uid};
@@ -27,6 +27,7 @@ use crate::lock::LockError;
 use crate::log;
 use crate::master::Master;
 use crate::pidfile::PidFile;
+use crate::reload::log_warnings;
 use crate::scoreboard::{Scoreboard, ScoreboardError};
 use crate::signals::{self, Signals};
 use crate::sockets::Sockets;
@@ -66,7 +67,7 @@ enum StartError {
 /// Runs the daemon, or in a worker's process the worker, to its end.
 pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     // Before anything is opened.
-    let (mut predecessor, inherited) = match inherit::predecessor().map_err(io::Error::other)? {
+    let mut inheritance = match inherit::predecessor().map_err(io::Error::other)? {
         Some((predecessor, sockets)) => (Some(predecessor), sockets),
         None => (None, Sockets::default()),
     };
@@ -75,16 +76,18 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     let (config, warnings) = match Config::load(&args.path, &system) {
         Ok(loaded) => loaded,
         Err(findings) => {
-            tell(predecessor.as_ref(), &findings.render(Style::Plain));
+            tell(inheritance.0.as_ref(), &findings.render(Style::Plain));
             print_findings(&findings);
             return Ok(ExitCode::FAILURE);
         }
     };
-    print_findings(&warnings);
-    match start(path, Rc::new(config), &system, &mut predecessor, inherited) {
+    if config.people_read_stderr() {
+        print_findings(&warnings);
+    }
+    match start(path, Rc::new(config), &system, &warnings, &mut inheritance) {
         Ok(code) => Ok(code),
         Err(error) => {
-            tell(predecessor.as_ref(), &error.to_string());
+            tell(inheritance.0.as_ref(), &error.to_string());
             eprintln!("drover: {error}");
             Ok(ExitCode::FAILURE)
         }
@@ -98,32 +101,21 @@ fn tell(predecessor: Option<&Predecessor>, reason: &str) {
     }
 }
 
-/// Everything up to the first workers; `predecessor` is left where it is if this fails.
+/// Everything up to the first workers; the old master is left where it is if this fails.
 fn start(
     config_path: PathBuf,
     config: Rc<Config>,
     system: &System,
-    predecessor: &mut Option<Predecessor>,
-    inherited: Sockets,
+    warnings: &Findings,
+    (predecessor, inherited): &mut (Option<Predecessor>, Sockets),
 ) -> Result<ExitCode, StartError> {
     let failed = |what| move |source| StartError::System { what, source };
     let executable =
         Executable::of_this_process(&config_path).map_err(failed("find out what was started"))?;
-    drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
-    signals::block().map_err(failed("block signals"))?;
-    output_without_waiting();
-    // Files are made with the modes that they are asked for.
-    umask(Mode::from_bits_truncate(0o022));
-    let launcher = match predecessor {
-        // Whoever started the first master was told then.
-        Some(_) => Launcher::Told,
-        None if config.process.daemon && *config.process.master => {
-            match Launcher::background().map_err(failed("go into the background"))? {
-                Ok(launcher) => launcher,
-                Err(code) => return Ok(code),
-            }
-        }
-        None => Launcher::Foreground,
+    set_up_process()?;
+    let launcher = match launcher(&config, predecessor.is_some())? {
+        Ok(launcher) => launcher,
+        Err(code) => return Ok(code),
     };
     let pid_path = config.process.pid_file.as_deref();
     if predecessor.is_none() {
@@ -133,8 +125,11 @@ fn start(
     log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
     log::set_process("master");
     log::log_panics();
+    if !config.people_read_stderr() {
+        log_warnings(warnings);
+    }
     let number = predecessor.as_ref().map_or(0, |predecessor| predecessor.generation) + 1;
-    let first = Generation::prepare(number, Rc::clone(&config), system, &inherited)?;
+    let first = Generation::prepare(number, Rc::clone(&config), system, inherited)?;
     let make_pid_file = if predecessor.is_some() { PidFile::create_named_later } else { PidFile::create };
     let pid_file = pid_path.map(make_pid_file).transpose()?;
     if !*config.process.master {
@@ -145,7 +140,7 @@ fn start(
     }
     let signals = Signals::new().map_err(failed("read signals"))?;
     let title = set_title(&config);
-    let generation = Generation { sockets: inherited, ..Generation::none(config) };
+    let generation = Generation { sockets: std::mem::take(inherited), ..Generation::none(config) };
     Ok(Master::new(
         config_path,
         board,
@@ -158,6 +153,30 @@ fn start(
         Upgrade::new(executable, predecessor.take()),
     )
     .run(first))
+}
+
+/// Signals, output and modes as every process of drover has them.
+fn set_up_process() -> Result<(), StartError> {
+    let failed = |what| move |source| StartError::System { what, source };
+    drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
+    signals::block().map_err(failed("block signals"))?;
+    output_without_waiting();
+    // Files are made with the modes that they are asked for.
+    umask(Mode::from_bits_truncate(0o022));
+    Ok(())
+}
+
+/// Whoever waits for the workers; or in the process that stays in the foreground, the code that it is to end with.
+fn launcher(config: &Config, takes_over: bool) -> Result<Result<Launcher, ExitCode>, StartError> {
+    match config.process.daemon && *config.process.master {
+        // Whoever started the first master was told then.
+        _ if takes_over => Ok(Ok(Launcher::Told)),
+        true => {
+            let failed = |source| StartError::System { what: "go into the background", source };
+            Launcher::background().map_err(failed)
+        }
+        false => Ok(Ok(Launcher::Foreground)),
+    }
 }
 
 fn make_scoreboard(config: &Config, named_later: bool) -> Result<Scoreboard, StartError> {
@@ -226,11 +245,12 @@ fn alone(
         complaint: None,
         title: None,
     };
-    launcher.ready(&format!(
+    let line = format!(
         "drover {}: http on {}, one process without a master; stop with Ctrl-C",
         env!("CARGO_PKG_VERSION"),
         first.urls().join(", ")
-    ));
+    );
+    launcher.ready(first.config.people_read_stderr().then_some(&line));
     // Keeps the files of unix sockets until the end.
     let code = worker::run(start);
     drop((first, pid_file, board));

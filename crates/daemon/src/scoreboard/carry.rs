@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use drover_event::{Counter, Stats};
 use nix::unistd::Pid;
 
-use super::layout::{BLOCK_WORDS, BLOCKS, BLOCKS_AT, IDENTITY_WORDS, Master, TOTALS_AT};
+use super::layout::{BLOCKS, Master, TOTALS_AT, block_at};
 use super::{Scoreboard, Watch};
 
 /// Counters by name.
@@ -78,7 +78,7 @@ impl Scoreboard {
     /// Where the counters of workers begin that have not ended.
     fn lent_blocks(&self) -> Vec<usize> {
         let lent = (0..BLOCKS).filter(|index| self.lent(*index));
-        lent.map(|index| BLOCKS_AT + index * BLOCK_WORDS + IDENTITY_WORDS).collect()
+        lent.map(block_at).collect()
     }
 
     fn sum(&self, counter: Counter, lent: &[usize]) -> u64 {
@@ -101,5 +101,5 @@ fn places() -> impl Iterator<Item = (usize, &'static str)> {
 
 /// Where the counters of workers that have ended are summed.
 fn total_word(counter: Counter) -> usize {
-    TOTALS_AT + IDENTITY_WORDS + Stats::counter_word(counter)
+    TOTALS_AT + Stats::counter_word(counter)
 }

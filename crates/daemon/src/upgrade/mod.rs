@@ -49,7 +49,7 @@ const REFRESH: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Upgrade {
     executable: Executable,
-    /// Asked for while a reload was under way.
+    /// Asked for; a reload that is under way comes first.
     wanted: bool,
     other: Option<Other>,
     /// The files of this master have not got their names yet.
@@ -266,9 +266,8 @@ impl Master {
             self.upgrade.tell(&Message::Totals(self.board.own_totals()));
         }
         self.give_up_overdue(now);
-        if self.upgrade.wanted && self.reload.is_none() && !self.reload_wanted {
-            self.upgrade.wanted = false;
-            self.begin_upgrade();
+        if self.upgrade.wanted {
+            self.consider_upgrade();
         }
     }
 

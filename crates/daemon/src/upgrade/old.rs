@@ -43,25 +43,31 @@ impl Master {
         })
     }
 
-    /// Somebody wants another executable to take over.
+    /// Somebody wants another executable to take over. Looked into once the children that have ended are known: one of
+    /// them may be the other master that stands in the way.
     pub(crate) fn upgrade_asked(&mut self, received: Received) {
+        let waits = self.reload.is_some() || self.reload_wanted;
+        info!("{received}: upgrade{}", if waits { ", once the reload is over" } else { "" });
+        self.upgrade.wanted = true;
+    }
+
+    /// Begins the upgrade that is wanted, or says why there is none.
+    pub(super) fn consider_upgrade(&mut self) {
         if let Some(reason) = self.why_no_upgrade() {
-            warn!("{received}: no upgrade: {reason}");
+            self.upgrade.wanted = false;
+            warn!("no upgrade: {reason}");
             // While one is under way its verdict is what is waited for.
             if !self.upgrade.is_pending() {
                 self.board.upgrade_begins();
                 self.board.upgrade_ends(false, &reason);
             }
-        } else if self.reload.is_some() || self.reload_wanted {
-            info!("{received}: upgrade, once the reload is over");
-            self.upgrade.wanted = true;
-        } else {
-            info!("{received}: upgrade");
+        } else if self.reload.is_none() && !self.reload_wanted {
+            self.upgrade.wanted = false;
             self.begin_upgrade();
         }
     }
 
-    pub(super) fn begin_upgrade(&mut self) {
+    fn begin_upgrade(&mut self) {
         self.board.upgrade_begins();
         match self.start_successor() {
             Ok(other) => {
