@@ -180,8 +180,16 @@ impl Generation {
     pub(crate) fn summary(&self) -> String {
         let workers = counted(self.workers as usize, "worker");
         match self.strategies.is_empty() {
-            true => format!("{workers}, listening nowhere"),
-            false => format!("http on {}, {workers} ({})", self.urls().join(", "), self.strategy_names()),
+            true => format!("{workers}, {}", self.places()),
+            false => format!("{}, {workers} ({})", self.places(), self.strategy_names()),
+        }
+    }
+
+    /// `http on http://127.0.0.1:80`
+    pub(crate) fn places(&self) -> String {
+        match self.strategies.is_empty() {
+            true => "listening nowhere".to_owned(),
+            false => format!("http on {}", self.urls().join(", ")),
         }
     }
 
