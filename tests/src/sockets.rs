@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddrV4;
 
 use nix::unistd::Pid;
 
@@ -35,10 +36,35 @@ pub fn held(pid: Pid, port: u16) -> BTreeMap<i32, u64> {
     descriptors::open(pid)
         .into_iter()
         .filter_map(|(descriptor, target)| {
-            let inode = target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+            let inode = inode(&target)?;
             listening.contains(&inode).then_some((descriptor, inode))
         })
         .collect()
+}
+
+/// The other ends of the connections to a port of this machine that a process holds.
+pub fn peers(pid: Pid, port: u16) -> Vec<SocketAddrV4> {
+    let held: Vec<u64> = descriptors::open(pid).into_values().filter_map(|target| inode(&target)).collect();
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let peer = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (local, peer, inode) = (fields.get(1)?, fields.get(2)?, fields.get(9)?);
+        let ours = parse_address(local)?.port() == port && held.contains(&inode.parse().ok()?);
+        parse_address(peer).filter(|_| ours)
+    };
+    table.lines().filter_map(peer).filter(|peer| peer.port() != 0).collect()
+}
+
+/// `0100007F:2710`: the address in the byte order of the machine, and the port.
+fn parse_address(text: &str) -> Option<SocketAddrV4> {
+    let (address, port) = text.split_once(':')?;
+    let address = u32::from_str_radix(address, 16).ok()?.to_ne_bytes();
+    Some(SocketAddrV4::new(address.into(), u16::from_str_radix(port, 16).ok()?))
+}
+
+/// `socket:[INODE]`
+fn inode(target: &str) -> Option<u64> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// How a process has the listening sockets on a port in its epoll instance: inode and registration.
