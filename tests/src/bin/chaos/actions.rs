@@ -132,12 +132,15 @@ fn run_out_of_descriptors(run: &mut Run) -> Result<(), String> {
     if run.has_pending(&Undo::HangUp(Vec::new())) {
         return Ok(());
     }
-    run.reload(&run.variants.base().process(FEW_DESCRIPTORS))?;
+    let few = run.variants.base().process(FEW_DESCRIPTORS);
+    run.reload(&few)?;
     let address = run.variants.port.address();
     let connect = |_| Client::connect_from(Ipv4Addr::new(127, 0, 79, 1), address);
     let flood: Vec<Client> =
         (0..FLOOD).map(connect).collect::<Result<_, _>>().map_err(|error| format!("connect: {error}"))?;
     let time = run.random.millis(500, 2000);
+    // It takes a moment until the workers have noticed that their clients are gone.
+    run.ledger.short_until(Instant::now() + time + Duration::from_secs(2));
     run.undo_after(time, Undo::HangUp(flood));
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_tests::status::Status;
+use drover_tests::variants::Variants;
 use drover_tests::{Drover, process};
 
 use crate::run::{Figures, Run};
@@ -11,6 +12,8 @@ use crate::run::{Figures, Run};
 /// How much the master's memory may have grown, in KiB: what many generations at once need stays with the
 /// allocator.
 const GROWTH_MOST: u64 = 4096;
+/// How much of the log is told where something is wrong.
+const LOG_LINES: usize = 200;
 /// Old workers drain for 30 s at most.
 const DRAINED: Duration = Duration::from_secs(45);
 
@@ -35,6 +38,9 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
         let lines = log.lines().filter(|line| line.contains(word));
         wrong.extend(lines.map(|line| format!("the log says: {line}")));
     }
+    if !wrong.is_empty() {
+        tell_log(&variants, &drover);
+    }
     wrong.extend(stop(&mut drover).err());
     for path in [
         variants.unix_path(),
@@ -49,9 +55,20 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
     wrong
 }
 
+/// The end of the log, for whoever wants to know why.
+fn tell_log(variants: &Variants, drover: &Drover) {
+    let log = drover.log()
+        + &variants.directory.read("logs/drover.log.1")
+        + &variants.directory.read("logs/drover.log");
+    let lines: Vec<&str> = log.lines().collect();
+    println!("the last lines of the log:");
+    lines[lines.len().saturating_sub(LOG_LINES)..].iter().for_each(|line| println!("{line}"));
+}
+
 /// Back to the config of the start, until that serves alone.
 fn settle(run: &mut Run) -> Result<(), String> {
-    run.reload(&run.variants.base())?;
+    let base = run.variants.base();
+    run.reload(&base)?;
     soon("the last generation serves alone", DRAINED, || {
         Status::read(run.drover.config()).is_ok_and(|status| status.serves_alone())
     })

@@ -145,6 +145,9 @@ impl Visitor {
         let Some((mut client, way)) = self.connect(begun) else { return };
         match work(self, &mut client) {
             Ok(()) => self.ledger.answered(self.kind),
+            Err(Failure::Malformed(answer)) if answer.starts_with("HTTP/1.1 503 ") => {
+                self.ledger.turned_away(self.kind, begun);
+            }
             Err(failure) => self.ledger.failed(self.kind, Some(way), begun, &failure.to_string()),
         }
     }

@@ -21,11 +21,14 @@ struct Book {
     /// Which connections, by the client's end, were on a worker that was killed, and when that was.
     killed: BTreeMap<SocketAddrV4, Instant>,
     last_kill: Option<Instant>,
+    /// Until when workers may have no descriptor for a file.
+    short_until: Option<Instant>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     answered: u64,
+    turned_away: u64,
     asked_again: u64,
     excused: u64,
     lost: u64,
@@ -55,6 +58,23 @@ impl Ledger {
     /// A request was answered as it should be.
     pub(crate) fn answered(&self, kind: &'static str) {
         self.book().kinds.entry(kind).or_default().answered += 1;
+    }
+
+    /// Descriptors run out now, and are back by then.
+    pub(crate) fn short_until(&self, end: Instant) {
+        self.book().short_until = Some(end);
+    }
+
+    /// A request that began then was answered with 503: right where there are no descriptors to open a file, and
+    /// wrong elsewhere.
+    pub(crate) fn turned_away(&self, kind: &'static str, begun: Instant) {
+        let mut book = self.book();
+        if book.short_until.is_some_and(|end| begun <= end) {
+            book.kinds.entry(kind).or_default().turned_away += 1;
+        } else {
+            book.kinds.entry(kind).or_default().lost += 1;
+            book.lost.push(format!("{kind}: 503 while there were descriptors"));
+        }
     }
 
     /// A kept connection was closed before the request on it was answered, and the client asked again on a new
@@ -103,11 +123,15 @@ impl fmt::Display for Ledger {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:<10} {:>9} {:>12} {:>8} {:>6}",
-            "requests", "answered", "asked again", "excused", "lost"
+            "{:<10} {:>9} {:>12} {:>12} {:>8} {:>6}",
+            "requests", "answered", "turned away", "asked again", "excused", "lost"
         )?;
-        for (kind, Counts { answered, asked_again, excused, lost }) in &self.book().kinds {
-            writeln!(formatter, "{kind:<10} {answered:>9} {asked_again:>12} {excused:>8} {lost:>6}")?;
+        for (kind, counts) in &self.book().kinds {
+            let Counts { answered, turned_away, asked_again, excused, lost } = counts;
+            writeln!(
+                formatter,
+                "{kind:<10} {answered:>9} {turned_away:>12} {asked_again:>12} {excused:>8} {lost:>6}"
+            )?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! What a run has: the daemon, its clients, what was seen, and what is to be undone later.
 
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_tests::status::Status;
@@ -133,14 +135,22 @@ impl Run {
     }
 
     /// Writes a config and has the daemon take it; fails with its reason.
-    pub(crate) fn reload(&self, config: &Config) -> Result<(), String> {
+    pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
         config.write(&self.variants.directory);
         self.command("reload")
     }
 
-    /// Runs a subcommand; fails with what it says.
-    pub(crate) fn command(&self, name: &str) -> Result<(), String> {
-        let output = binary::run([name.as_ref(), "-c".as_ref(), self.drover.config().as_os_str()]);
+    /// Runs a subcommand to its end, and undoes meanwhile what it may be waiting for; fails with what it says.
+    pub(crate) fn command(&mut self, name: &str) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("drover {name}: {error}");
+        let mut command = Command::new(binary::drover());
+        command.arg(name).arg("-c").arg(self.drover.config());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        while child.try_wait().map_err(failed)?.is_none() {
+            self.undo(false);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().map_err(failed)?;
         if output.status.success() {
             return Ok(());
         }
