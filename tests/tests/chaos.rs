@@ -8,7 +8,8 @@ fn a_few_seconds_of_everything_lose_nothing_and_leave_nothing() {
         .args(["--seconds", "15", "--seed", "3"])
         .output()
         .expect("the program is built with the test");
-    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let words =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
     assert!(words.contains("nothing was wrong"), "{words}");
 }
