@@ -23,6 +23,7 @@ pub mod random;
 pub mod sockets;
 pub mod status;
 pub mod strace;
+pub mod systemd;
 pub mod variants;
 pub mod wait;
 

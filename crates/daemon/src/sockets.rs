@@ -50,7 +50,7 @@ impl Address {
     fn port(&self) -> Option<u16> {
         match self.place {
             ListenAddress::Tcp(address) => Some(address.port()),
-            ListenAddress::Unix(_) => None,
+            ListenAddress::Unix(_) | ListenAddress::Systemd(_) => None,
         }
     }
 
@@ -112,6 +112,8 @@ struct Group {
     wanted: Wanted,
     /// How many of the sockets were there before, while the others wait for the commit.
     growing_from: Option<usize>,
+    /// Systemd has opened the first one, and will pass it again.
+    passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
 }
@@ -158,7 +160,8 @@ impl Sockets {
                 }
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
-            let sockets = taken_over.filter_map(|gone| Some(&held.0.get(gone)?.sockets));
+            let taken_over = taken_over.filter_map(|gone| held.0.get(gone)).filter(|group| !group.passed);
+            let sockets = taken_over.map(|group| &group.sockets);
             let waiting = held.0.get(address).into_iter().flat_map(|group| &group.taken_over);
             group.taken_over = sockets.flatten().chain(waiting).map(Rc::clone).collect();
             prepared.0.insert(address.clone(), group);
@@ -185,8 +188,9 @@ impl Sockets {
     }
 
     fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
-        let gone = self.0.iter().filter(|(address, _)| address.port().is_some() && gone(address));
-        for (address, group) in gone {
+        // What systemd has passed it will pass again, to be used then.
+        let ours = self.0.iter().filter(|(address, group)| address.port().is_some() && !group.passed);
+        for (address, group) in ours.filter(|(address, _)| gone(address)) {
             for socket in &group.sockets {
                 if let Err(error) = listen::steer_away(socket.as_fd()) {
                     warn!("cannot steer connections away from {address}: {error}");
@@ -262,7 +266,7 @@ impl Group {
             listen::stop_steering(first.as_fd())?;
         }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
+            set_changeable(socket, self.wanted, &address.place)?;
         }
         Ok(())
     }
@@ -276,6 +280,7 @@ fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) 
         taken_over: Vec::new(),
         wanted,
         growing_from: None,
+        passed: old.is_some_and(|group| group.passed),
         path: old.and_then(|group| group.path.clone()),
     };
     match step {
@@ -350,6 +355,8 @@ fn bound(address: &Address, share: bool) -> io::Result<OwnedFd> {
     match &address.place {
         ListenAddress::Tcp(place) => bound_tcp(*place, address.ipv6_only, share),
         ListenAddress::Unix(path) => unix_socket::bind(path),
+        // A start has found it among what was passed, and nothing is passed later.
+        ListenAddress::Systemd(_) => Err(io::Error::other("only a restart of the service can take it over")),
     }
 }
 
@@ -379,8 +386,9 @@ fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
 }
 
 /// The options that a socket can change while it listens.
-fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
-    if !unix {
+fn set_changeable(socket: &OwnedFd, wanted: Wanted, place: &ListenAddress) -> io::Result<()> {
+    // What systemd passes may be either, and its unit has `DeferAcceptSec=`.
+    if matches!(place, ListenAddress::Tcp(_)) {
         listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
     }
     listen::listen(socket.as_fd(), wanted.backlog)

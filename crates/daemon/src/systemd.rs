@@ -39,6 +39,7 @@ pub(crate) struct Notifier {
     address: Option<SocketAddr>,
     /// Whether this is the main process of the service.
     main: bool,
+    stopping: bool,
     /// The time without a keep-alive after which systemd restarts the service.
     watchdog: Option<Duration>,
     /// The status line that systemd has.
@@ -63,7 +64,15 @@ impl Notifier {
             process::id(),
         );
         let now = Instant::now();
-        Self { address, main, watchdog, status: String::new(), status_at: now, keep_alive_at: now }
+        Self {
+            address,
+            main,
+            stopping: false,
+            watchdog,
+            status: String::new(),
+            status_at: now,
+            keep_alive_at: now,
+        }
     }
 
     /// When something is to be sent without anything happening.
@@ -98,9 +107,11 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\n"));
     }
 
-    /// The master stops.
-    pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1\n");
+    /// The master stops, and the service with it; said once.
+    pub(crate) fn stopping(&mut self) {
+        if self.main && !std::mem::replace(&mut self.stopping, true) {
+            self.send("STOPPING=1\n");
+        }
     }
 
     fn speaks(&self) -> bool {
@@ -237,7 +248,8 @@ mod tests {
         let filler = UnixDatagram::unbound().expect("socket");
         filler.set_nonblocking(true).expect("option");
         while filler.send_to_addr(b"x", &address).is_ok() {}
-        let notifier = Notifier { address: Some(address), main: true, ..Notifier::from_environment(true) };
+        let mut notifier =
+            Notifier { address: Some(address), main: true, ..Notifier::from_environment(true) };
         let start = Instant::now();
         notifier.stopping();
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

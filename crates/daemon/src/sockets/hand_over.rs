@@ -48,6 +48,7 @@ impl Sockets {
                 ipv6_only: address.ipv6_only,
                 count: sockets.len(),
                 file: group.path.is_some(),
+                passed: group.passed,
             };
             groups.push((handed, sockets));
         }
@@ -87,10 +88,31 @@ impl Sockets {
             taken_over: Vec::new(),
             wanted,
             growing_from: None,
+            passed: handed.passed,
             path,
         });
         group.sockets.extend(sockets);
         Ok(())
+    }
+
+    /// Whether there is a socket for `address`.
+    pub(crate) fn has(&self, address: &Address) -> bool {
+        self.0.contains_key(address)
+    }
+
+    /// Adds a socket that systemd has opened and goes on holding.
+    pub(crate) fn insert_passed(&mut self, address: Address, socket: OwnedFd) {
+        let group = Group {
+            sockets: vec![Rc::new(socket)],
+            surplus: Vec::new(),
+            taken_over: Vec::new(),
+            // A generation says what it wants before it uses it.
+            wanted: Wanted { sockets: 1, backlog: 0, deferred: false },
+            growing_from: None,
+            passed: true,
+            path: None,
+        };
+        self.0.insert(address, group);
     }
 
     /// What is listened on, in the words of a hand-over.
@@ -162,8 +184,9 @@ impl Group {
 
 /// The address that was written so.
 fn place_of(text: &str) -> Option<ListenAddress> {
-    match text.strip_prefix("unix:") {
-        Some(path) => Some(ListenAddress::Unix(path.into())),
-        None => text.parse().ok().map(ListenAddress::Tcp),
+    match text.split_once(':') {
+        Some(("unix", path)) => Some(ListenAddress::Unix(path.into())),
+        Some(("systemd", name)) => Some(ListenAddress::Systemd(name.to_owned())),
+        _ => text.parse().ok().map(ListenAddress::Tcp),
     }
 }
