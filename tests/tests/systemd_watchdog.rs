@@ -6,7 +6,7 @@ use drover_tests::daemon::Surroundings;
 use drover_tests::masters::{quit, upgrade};
 use drover_tests::systemd::NotifySocket;
 use drover_tests::wait::stays;
-use drover_tests::{Config, Directory, Drover, Port};
+use drover_tests::{Client, Config, Directory, Drover, Port, Strace};
 
 const WATCHDOG: Duration = Duration::from_secs(2);
 
@@ -50,4 +50,44 @@ fn somebody_elses_watchdog_is_left_alone() {
     let _drover = Drover::try_start(&directory, &config, &surroundings(&socket, "1")).expect("it starts");
     socket.wait_for("READY=1");
     assert!(stays(WATCHDOG, || !socket.next().is_some_and(|heard| heard.says("WATCHDOG=1"))));
+}
+
+/// Has a worker stay in a receive, and so inside one turn; nothing where there is no strace.
+fn hang(drover: &Drover, directory: &Directory, port: &Port) -> Option<(Strace, Client)> {
+    let worker = *drover.workers().last().expect("a worker");
+    let strace = Strace::slow_down(directory, worker, "recvfrom", Duration::from_secs(600))?;
+    // Whichever worker takes one: in the end the one that hangs has one of them.
+    let mut clients: Vec<Client> = (0..20).map(|_| Client::to(port.address())).collect();
+    clients.iter_mut().for_each(|client| client.ask("/"));
+    clients.pop().map(|client| (strace, client))
+}
+
+#[test]
+fn none_comes_while_every_worker_hangs() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let socket = NotifySocket::new(&directory);
+    let config = Config::new(&directory, 1).answering(&port);
+    let drover = Drover::try_start(&directory, &config, &surroundings(&socket, "$$")).expect("it starts");
+    socket.wait_for("WATCHDOG=1");
+    let Some(hanging) = hang(&drover, &directory, &port) else { return };
+    drover.log_line(&["no keep-alive for systemd", "every worker has been inside one turn for 2s"]);
+    while socket.next().is_some() {}
+    assert!(stays(WATCHDOG, || !socket.next().is_some_and(|heard| heard.says("WATCHDOG=1"))));
+    drop(hanging);
+    socket.wait_for("WATCHDOG=1");
+}
+
+#[test]
+fn one_worker_that_hangs_among_others_is_no_reason_for_a_restart() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let socket = NotifySocket::new(&directory);
+    let config = Config::new(&directory, 2).events("accept = \"shared\"").answering(&port);
+    let drover = Drover::try_start(&directory, &config, &surroundings(&socket, "$$")).expect("it starts");
+    let Some(_hanging) = hang(&drover, &directory, &port) else { return };
+    drover.log_line(&["has been inside one turn for"]);
+    while socket.next().is_some() {}
+    for _ in 0..4 {
+        socket.wait_for("WATCHDOG=1");
+    }
+    assert!(drover.log_lines(&["no keep-alive"]).is_empty());
 }
