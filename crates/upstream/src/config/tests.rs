@@ -116,7 +116,7 @@ fn values_that_are_none_are_refused() {
         ("servers = [\"a:1\"]\nsource = \"127.0.0.1:80\"", "`source` is not an IP address"),
         ("servers = [\"a:1\"]\nbalance = \"ip_hash\"", "`balance` cannot be \"ip_hash\""),
         ("servers = [\"a:1\"]\ntries = 17", "`tries` is out of range"),
-        ("balance = \"round_robin\"", "`servers` is missing in [upstreams]"),
+        ("balance = \"round_robin\"", "`servers` is missing in [upstreams.app]"),
     ] {
         assert_eq!(findings(lines).first().map(String::as_str), Some(wanted), "{lines}");
     }
