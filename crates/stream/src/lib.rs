@@ -1,0 +1,2 @@
+//! TCP and UDP proxying as a service on the event core.
+mod client_hello;
