@@ -94,9 +94,7 @@ impl ClientHello {
                 && self.message.len() >= end
             {
                 return server_name(&self.message[MESSAGE_HEADER..end]).map(|name| {
-                    Progress::Whole(
-                        name.map(|name| name.start + MESSAGE_HEADER..name.end + MESSAGE_HEADER),
-                    )
+                    Progress::Whole(name.map(|name| name.start + MESSAGE_HEADER..name.end + MESSAGE_HEADER))
                 });
             }
         }

@@ -74,12 +74,20 @@ fn a_client_older_than_extensions_names_no_server() {
 
 #[test]
 fn names_are_host_names() {
-    for name in ["a", "xn--bcher-kva.example", "_dmarc.example.org", "10.0.0.1", &"a.".repeat(120).replace("a.", "a.")[..239]] {
+    for name in [
+        "a",
+        "xn--bcher-kva.example",
+        "_dmarc.example.org",
+        "10.0.0.1",
+        &"a.".repeat(120).replace("a.", "a.")[..239],
+    ] {
         assert_eq!(with_extensions(&[named(name)]), Ok(Some(name.to_owned())), "{name}");
     }
     let long = ["a"; 128].join(".");
     let label = "a".repeat(64);
-    for name in ["", ".", "a.", ".a", "a..b", "a b", "b\u{fc}cher.example", "a\0b", "[::1]", "a:443", &long, &label] {
+    for name in
+        ["", ".", "a.", ".a", "a..b", "a b", "b\u{fc}cher.example", "a\0b", "[::1]", "a:443", &long, &label]
+    {
         assert_eq!(with_extensions(&[named(name)]), Err(Fault::Name), "{name}");
     }
 }
@@ -157,7 +165,8 @@ fn in_pieces(bytes: &[u8], cuts: &[prop::sample::Index]) -> Result<(Progress, Ve
 }
 
 fn any_hello() -> impl Strategy<Value = (String, Vec<u8>)> {
-    let other = (1u16..50, prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(kind, content)| extension(kind, &content));
+    let other = (1u16..50, prop::collection::vec(any::<u8>(), 0..200))
+        .prop_map(|(kind, content)| extension(kind, &content));
     let others = prop::collection::vec(other, 0..6);
     ("[a-z0-9]{1,20}(\\.[a-z0-9-]{1,20}){0,4}", others, any::<prop::sample::Index>(), 1usize..400).prop_map(
         |(name, mut extensions, place, record)| {

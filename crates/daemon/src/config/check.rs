@@ -15,8 +15,9 @@ impl Config {
     /// Adds findings about everything that goes across keys and tables.
     pub(super) fn check(&self, system: &System, findings: &mut Findings) {
         let variables = &drover_http::check_variables;
-        self.http.check(&CheckContext { accept: *self.events.accept, variables }, findings);
+        self.http.check(&CheckContext { variables }, findings);
         let listeners = self.listeners();
+        drover_service::check::listeners(&listeners, *self.events.accept, findings);
         self.check_slots(&listeners, findings);
         self.check_accept(&listeners, system, findings);
         self.check_backlog(system, findings);

@@ -13,7 +13,7 @@ fn check(text: &str) -> (Http, Findings) {
         Some(offset) => Err(WrongVariable { message: "unknown".into(), offset, length: 6, help: None }),
         None => Ok(()),
     };
-    http.check(&CheckContext { accept: Accept::Exclusive, variables: &variables }, &mut findings);
+    http.check(&CheckContext { variables: &variables }, &mut findings);
     (http, findings)
 }
 
@@ -75,20 +75,8 @@ fn options_of_one_address_do_not_contradict() {
 }
 
 #[test]
-fn overlapping_addresses_cannot_both_be_bound() {
+fn a_server_has_each_address_once() {
     let listen = |list: &str| messages(&format!("[[servers]]\nroot = \"/\"\nlisten = [{list}]"));
-    assert_eq!(listen(r#""0.0.0.0:80", "127.0.0.1:80""#), ["0.0.0.0:80 and 127.0.0.1:80 overlap"]);
-    assert_eq!(
-        listen(r#""127.0.0.1:80", { address = "[::]:80", ipv6_only = false }"#),
-        ["127.0.0.1:80 and [::]:80 overlap"]
-    );
-    assert!(listen(r#""0.0.0.0:80", "[::]:80", "127.0.0.1:81""#).is_empty());
-    assert!(
-        listen(
-            r#"{ address = "0.0.0.0:80", accept = "reuseport" }, { address = "127.0.0.1:80", accept = "reuseport" }"#
-        )
-        .is_empty()
-    );
     assert_eq!(listen(r#""127.0.0.1:80", "127.0.0.1:80""#), ["127.0.0.1:80 is listed twice in one server"]);
     assert_eq!(listen(""), ["`listen` is empty"]);
 }

@@ -8,14 +8,12 @@ mod names;
 mod texts;
 
 use drover_config::Findings;
-use drover_service::{Accept, WrongVariable};
+use drover_service::WrongVariable;
 
 use super::Http;
 
 /// What a check of `[http]` has to be told.
 pub struct CheckContext<'a> {
-    /// The accept strategy of `[events]`.
-    pub accept: Accept,
     /// Says what is wrong with the variables of a text such as a log format, if anything is.
     pub variables: &'a dyn Fn(&str) -> Result<(), WrongVariable>,
 }
@@ -23,7 +21,7 @@ pub struct CheckContext<'a> {
 impl Http {
     /// Adds findings about everything that goes across keys.
     pub fn check(&self, context: &CheckContext<'_>, findings: &mut Findings) {
-        listen::check(self, context.accept, findings);
+        listen::check(self, findings);
         names::check(self, findings);
         location::check(self, findings);
         texts::check(self, context, findings);

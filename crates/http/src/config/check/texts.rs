@@ -1,28 +1,29 @@
 //! Texts: log formats and the logs that name them, variables, and what becomes a header field.
 
-use drover_config::{Findings, Located, LogFile, nearest};
+use drover_config::{Findings, Located};
+use drover_service::check::{LogFormats, variables};
 
 use super::CheckContext;
 use crate::config::{AccessLog, BUILT_IN_LOG_FORMATS, Http};
 
 pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Findings) {
-    for (name, text) in http.log_formats.iter() {
-        check_variables(text, context, findings);
-        if BUILT_IN_LOG_FORMATS.iter().any(|(built_in, _)| built_in == name) {
-            findings
-                .error(text.place(), format!("the log format `{name}` is built in"))
-                .label("give this one another name");
-        }
-    }
-    check_log(&http.access_log, http, findings);
+    let formats = LogFormats {
+        table: "[http.log_formats]",
+        own: http.log_formats.iter().map(|(name, text)| (name.as_str(), text)).collect(),
+        built_in: BUILT_IN_LOG_FORMATS,
+        example: "$remote_addr $request $status",
+    };
+    formats.check(findings);
+    http.log_formats.values().for_each(|text| variables(text, context.variables, findings));
+    check_log(&http.access_log, &formats, findings);
     check_types(http, findings);
     for location in http.servers.iter().flat_map(|server| &server.locations) {
         if let Some(log) = &location.access_log {
-            check_log(log, http, findings);
+            check_log(log, &formats, findings);
         }
         let Some(answer) = &location.return_ else { continue };
         for text in [&answer.body, &answer.location].into_iter().flatten() {
-            check_variables(text, context, findings);
+            variables(text, context.variables, findings);
         }
         if let Some(text) = &answer.location {
             check_field("location", text, findings);
@@ -33,36 +34,8 @@ pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Find
     }
 }
 
-fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
-    let Err(wrong) = (context.variables)(text) else { return };
-    let place = findings.part_of(text.place(), text, wrong.offset, wrong.length);
-    let finding = findings.error(place, "the text has a variable that is wrong").label(wrong.message);
-    if let Some(help) = wrong.help {
-        finding.help(help);
-    }
-}
-
-fn check_log(log: &AccessLog, http: &Http, findings: &mut Findings) {
-    let name = log.format.as_str();
-    let names = || {
-        let built_in = BUILT_IN_LOG_FORMATS.iter().map(|(name, _)| *name);
-        built_in.chain(http.log_formats.keys().map(String::as_str))
-    };
-    if !names().any(|known| known == name) {
-        let help = match nearest(name, names()) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => format!("define it: [http.log_formats] {name} = \"$remote_addr $request $status\""),
-        };
-        findings
-            .error(log.format.place(), format!("the log format `{name}` is not defined"))
-            .label("no such format in [http.log_formats]")
-            .help(help);
-    } else if *log.file == LogFile::Off && log.format != AccessLog::default().format {
-        findings
-            .warning(log.format.place(), "`format` has no effect here")
-            .label("the log is off")
-            .help("say where the lines go: file = \"stderr\" or the path of a file");
-    }
+fn check_log(log: &AccessLog, formats: &LogFormats<'_>, findings: &mut Findings) {
+    formats.check_log(&log.file, &log.format, findings);
 }
 
 fn check_types(http: &Http, findings: &mut Findings) {
