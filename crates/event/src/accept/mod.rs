@@ -86,12 +86,15 @@ pub(crate) fn on_acceptable(core: &Core, event: EventId) {
     let most = if core.settings().multi_accept { MULTI_ACCEPT_MOST } else { 1 };
     for _ in 0..most {
         match accept_one(core, listener) {
-            Outcome::Accepted => exclusive::give_others_a_chance(core, &mut core.state(), listener),
+            Outcome::Accepted => {
+                let state = &mut *core.state();
+                if balanced && balanced::close_if_above(core, state) {
+                    break;
+                }
+                exclusive::give_others_a_chance(core, state, listener);
+            }
             Outcome::Failed => {}
             Outcome::Ended => break,
-        }
-        if balanced && balanced::close_if_above(core, &mut core.state()) {
-            break;
         }
     }
 }
@@ -212,7 +215,7 @@ fn take_note(state: &mut State, number: u32) -> Option<(Rc<dyn Service>, bool)> 
 
 /// Makes the connection's task and runs it, or posts it while the mutex is held.
 fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn Service, posting: bool) {
-    let task = core.reserve_task(connection, verbose);
+    let task = core.reserve_task(connection, slot, verbose);
     let stream = Stream::new(core.clone(), slot);
     let future = catch_unwind(AssertUnwindSafe(|| service.connection(stream)));
     let future = future.unwrap_or_else(|_| {
