@@ -107,7 +107,11 @@ fn check_listen(server: &Server, findings: &mut Findings) {
             ("deferred", listen.deferred && (unix || listen.udp), "this is no TCP"),
             ("tcp_keepalive", listen.tcp_keepalive.is_some() && (unix || listen.udp), "this is no TCP"),
             ("backlog", listen.backlog.is_some() && listen.udp, "datagrams are not accepted"),
-            ("accept", listen.accept.is_some() && listen.udp, "each worker has a socket for datagrams of its own"),
+            (
+                "accept",
+                listen.accept.is_some() && listen.udp,
+                "each worker has a socket for datagrams of its own",
+            ),
         ];
         for (key, _, why) in without_effect.into_iter().filter(|(_, is_so, _)| *is_so) {
             findings.warning(listen.place(), format!("`{key}` has no effect here")).label(why);
