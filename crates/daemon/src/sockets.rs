@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use drover_config::ListenAddress;
+use drover_service::Probes;
 use drover_sys::listen;
 use nix::sys::socket::{
     self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt,
@@ -34,6 +35,8 @@ const DEFER_SECONDS: i32 = 5;
 pub(crate) struct Address {
     /// Address and port, or path.
     pub(crate) place: ListenAddress,
+    /// Whether it is for datagrams.
+    pub(crate) udp: bool,
     /// For IPv6: whether IPv4 is left to another socket. Fixed once bound.
     pub(crate) ipv6_only: bool,
 }
@@ -62,6 +65,8 @@ pub(crate) struct Wanted {
     pub(crate) backlog: u32,
     /// Whether connections are reported only once their first bytes are there.
     pub(crate) deferred: bool,
+    /// How the kernel probes silent clients, if it does.
+    pub(crate) probes: Option<Probes>,
 }
 
 /// An address that cannot be listened on.
@@ -320,13 +325,27 @@ fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
     if wanted.deferred {
         listen::set_defer_accept(socket.as_fd(), DEFER_SECONDS)?;
     }
+    if wanted.probes.is_some() {
+        set_probes(socket, wanted.probes)?;
+    }
     listen::listen(socket.as_fd(), wanted.backlog)
+}
+
+/// Accepted sockets inherit this, which saves calls for each.
+fn set_probes(socket: &OwnedFd, probes: Option<Probes>) -> io::Result<()> {
+    if let Some(Probes { idle, interval, count }) = probes {
+        setsockopt(socket, sockopt::TcpKeepIdle, &idle)?;
+        setsockopt(socket, sockopt::TcpKeepInterval, &interval)?;
+        setsockopt(socket, sockopt::TcpKeepCount, &count)?;
+    }
+    Ok(setsockopt(socket, sockopt::KeepAlive, &probes.is_some())?)
 }
 
 /// The options that a socket can change while it listens.
 fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
     if !unix {
         listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
+        set_probes(socket, wanted.probes)?;
     }
     listen::listen(socket.as_fd(), wanted.backlog)
 }

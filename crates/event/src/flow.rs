@@ -1,6 +1,16 @@
-//! One direction of a pipe: what it holds, how it carries it, and when it waits.
+//! A flow: bytes pass from one connection to another, with back-pressure.
+//!
+//! A flow that carries messages copies them through one hot scratch buffer of the worker, since moving a
+//! small message through the kernel costs more than touching it. A flow whose reads keep filling that
+//! buffer changes to `splice(2)`, where the bytes never enter this process, and changes back when they
+//! come in small pieces again.
+//!
+//! A flow receives only after it has sent everything it holds, so a slow receiver holds up its sender
+//! and costs at most one scratch buffer, or one kernel pipe.
+//!
+//! [`carry`] is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
 
-use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,10 +18,10 @@ use std::time::Duration;
 
 use tracing::debug;
 
+use crate::core::Core;
 use crate::error::StreamError;
 use crate::kernel_pipe::{KernelPipe, SCRATCH, SPLICE_MOST};
 use crate::pace::Pace;
-use crate::splice::Carrying;
 use crate::stream::Stream;
 use crate::waiting::Readiness;
 
@@ -21,30 +31,99 @@ const FULL_READS: u8 = 3;
 const SMALL_PIECE: usize = 8 * 1024;
 const SMALL_PIECES: u8 = 4;
 
-/// How long both flows may stand still together.
-pub(crate) struct Limits {
-    pub(crate) idle: Cell<Duration>,
-    pub(crate) half_closed: Option<Duration>,
+impl Core {
+    /// Lends the worker's scratch buffer, 64 KiB that are hot. Its content is what the last user left.
+    ///
+    /// # Panics
+    /// If `call` asks for it again.
+    pub fn with_scratch<T>(&self, call: impl FnOnce(&mut [u8]) -> T) -> T {
+        call(&mut self.inner().pipes.scratch.borrow_mut())
+    }
 }
 
-/// An error, and at which side of a flow it was met.
-pub(crate) enum Stop {
+/// How flows carry bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Carrying {
+    /// Copying or splicing, as the traffic suggests.
+    #[default]
+    Adaptive,
+    /// Copying only.
+    Copy,
+}
+
+/// What [`carry`] carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How many bytes; `u64::MAX` for all until the sender's end.
+    pub most: u64,
+    /// Whether bytes behind those are left in the socket, to be received by somebody else. Without it
+    /// they may be received and dropped, which saves finding out that nothing is there.
+    pub leaves_rest: bool,
+    /// The time between two receives.
+    pub receive_timeout: Duration,
+    /// The time between two sends.
+    pub send_timeout: Duration,
+}
+
+/// What was carried.
+#[derive(Debug)]
+pub struct Carried {
+    /// Bytes that were sent on.
+    pub moved: u64,
+    /// How it ended.
+    pub end: CarryEnd,
+}
+
+/// How a [`carry`] ended.
+#[derive(Debug)]
+pub enum CarryEnd {
+    /// All bytes are sent on.
+    Whole {
+        /// More came behind them, and was dropped.
+        excess: bool,
+    },
+    /// The sender ended its stream before.
+    Ended,
+    /// Receiving failed, or timed out.
     Receiving(StreamError),
+    /// Sending failed, or timed out.
     Sending(StreamError),
+}
+
+/// Passes bytes from one connection to another, copying or splicing, until there are as many as wanted.
+/// The time-out that was set to receive stays set.
+pub async fn carry(from: &Stream, to: &Stream, load: Load) -> Carried {
+    let mut flow = Flow::new(from, to, Carrying::Adaptive, load);
+    flow.note_activity();
+    let end = poll_fn(|context| flow.poll(context)).await;
+    let end = match end {
+        Ok(()) if flow.ended && flow.left > 0 => CarryEnd::Ended,
+        Ok(()) => CarryEnd::Whole { excess: flow.excess },
+        Err(Stop { receiving: true, error }) => CarryEnd::Receiving(error),
+        Err(Stop { receiving: false, error }) => CarryEnd::Sending(error),
+    };
+    to.clear_write_timeout();
+    Carried { moved: flow.moved, end }
+}
+
+/// An error, and whether it was met on the side that is received from.
+pub(crate) struct Stop {
+    pub(crate) receiving: bool,
+    pub(crate) error: StreamError,
 }
 
 impl Stop {
     fn receiving(error: impl Into<StreamError>) -> Self {
-        Self::Receiving(error.into())
+        Self { receiving: true, error: error.into() }
     }
 
     fn sending(error: impl Into<StreamError>) -> Self {
-        Self::Sending(error.into())
+        Self { receiving: false, error: error.into() }
     }
 }
 
 /// What a flow holds that it has received and not yet sent.
-pub(crate) enum Held {
+enum Held {
     Bytes { bytes: Vec<u8>, sent: usize },
     Piped { pipe: KernelPipe, filled: usize },
 }
@@ -58,42 +137,55 @@ impl Held {
     }
 }
 
+/// One direction.
 pub(crate) struct Flow<'a> {
     from: &'a Stream,
     to: &'a Stream,
-    limits: &'a Limits,
     carrying: Carrying,
-    pace: Option<Pace>,
-    /// The pace allows nothing now.
+    pub(crate) load: Load,
+    /// Bytes still to be received.
+    left: u64,
+    /// The rate that the flow is held to.
+    pub(crate) pace: Option<Pace>,
+    /// The rate allows nothing now.
     paused: bool,
-    pub(crate) held: Held,
+    held: Held,
     /// Reads in a row that filled the scratch buffer, or pieces in a row that were small.
     streak: u8,
-    ended: bool,
-    pub(crate) finished: bool,
+    /// The sender has ended its stream.
+    pub(crate) ended: bool,
+    excess: bool,
+    /// Where this is one of two: the receiver sends too, and has more time to do so when it receives.
+    pub(crate) paired: bool,
     pub(crate) moved: u64,
 }
 
 impl<'a> Flow<'a> {
-    pub(crate) fn new(
-        from: &'a Stream,
-        to: &'a Stream,
-        limits: &'a Limits,
-        carrying: Carrying,
-        pace: Option<Pace>,
-    ) -> Self {
-        let held = Held::Bytes { bytes: Vec::new(), sent: 0 };
-        let (paused, streak, ended, finished, moved) = (false, 0, false, false, 0);
-        Self { from, to, limits, carrying, pace, paused, held, streak, ended, finished, moved }
+    pub(crate) fn new(from: &'a Stream, to: &'a Stream, carrying: Carrying, load: Load) -> Self {
+        Self {
+            from,
+            to,
+            carrying,
+            load,
+            left: load.most,
+            pace: None,
+            paused: false,
+            held: Held::Bytes { bytes: Vec::new(), sent: 0 },
+            streak: 0,
+            ended: false,
+            excess: false,
+            paired: false,
+            moved: 0,
+        }
     }
 
-    /// Moves what can be moved now. Ready when the sender's end was passed on.
+    /// Moves what can be moved now. Ready when everything is sent on, or the sender has ended.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
-        while !self.finished {
+        loop {
             if !self.held.is_empty() {
                 std::task::ready!(poll(self.to.writable(), context)).map_err(Stop::sending)?;
                 self.send()?;
-            } else if !self.ended {
+            } else if !self.ended && self.left > 0 {
                 std::task::ready!(poll(self.from.readable(), context)).map_err(Stop::receiving)?;
                 let allowed = self.allowance();
                 self.paused = allowed == 0;
@@ -102,53 +194,51 @@ impl<'a> Flow<'a> {
                 }
                 self.receive(allowed)?;
             } else {
-                self.finish();
+                return Poll::Ready(Ok(()));
             }
         }
-        Poll::Ready(Ok(()))
     }
 
-    /// Passes the sender's end on.
-    fn finish(&mut self) {
-        self.finished = true;
-        // The receiver may be gone already; its own flow will tell.
-        let _ = self.to.shutdown_send();
-        if let Some(time) = self.limits.half_closed {
-            self.limits.idle.set(time);
-            self.note_activity();
-        }
+    /// Has `bytes` sent before anything that is received.
+    pub(crate) fn begin_with(&mut self, bytes: Vec<u8>) {
+        self.held = Held::Bytes { bytes, sent: 0 };
     }
 
-    /// How many bytes may be received now.
+    /// How many bytes the rate lets be received now.
     fn allowance(&mut self) -> usize {
-        self.pace.as_mut().map_or(SPLICE_MOST, |pace| pace.allowance(self.from.core().now()).min(SPLICE_MOST))
+        self.pace.as_mut().map_or(usize::MAX, |pace| pace.allowance(self.from.core().now()))
     }
 
-    /// How long the pace has the flow wait.
+    /// How long the rate has the flow wait.
     pub(crate) fn pause(&self) -> Option<Duration> {
         self.pace.as_ref().filter(|_| self.paused).map(Pace::pause)
     }
 
-    /// Puts off the time-out of both sides.
+    /// Puts off the time-outs to receive.
     pub(crate) fn note_activity(&self) {
-        let idle = self.limits.idle.get();
-        self.from.set_read_timeout(idle);
-        self.to.set_read_timeout(idle);
+        self.from.set_read_timeout(self.load.receive_timeout);
+        if self.paired {
+            self.to.set_read_timeout(self.load.receive_timeout);
+        }
     }
 
     fn receive(&mut self, allowed: usize) -> Result<(), Stop> {
         let received = match &self.held {
             Held::Bytes { .. } => self.receive_copying(allowed)?,
-            Held::Piped { pipe, .. } => match self.from.try_splice_in(&pipe.sink, allowed) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-                result => Some(result.map_err(Stop::receiving)?),
-            },
+            Held::Piped { pipe, .. } => {
+                let most = self.room(SPLICE_MOST.min(allowed));
+                match self.from.try_splice_in(&pipe.sink, most) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                    result => Some(result.map_err(Stop::receiving)?),
+                }
+            }
         };
         match received {
             None => return Ok(()),
             Some(0) => self.ended = true,
             Some(count) => {
                 self.note_activity();
+                self.left -= count as u64;
                 if let Some(pace) = &mut self.pace {
                     pace.spend(count);
                 }
@@ -161,23 +251,31 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
+    /// How many bytes may be received, of `most`.
+    fn room(&self, most: usize) -> usize {
+        most.min(usize::try_from(self.left).unwrap_or(usize::MAX))
+    }
+
     /// Receives into the scratch buffer and sends from there; what the other side does not take is
     /// held.
     fn receive_copying(&mut self, allowed: usize) -> Result<Option<usize>, Stop> {
         let store = &self.from.core().inner().pipes;
         let scratch = &mut **store.scratch.borrow_mut();
-        let scratch = &mut scratch[..SCRATCH.min(allowed)];
-        let count = match self.from.try_receive(scratch) {
+        let most = SCRATCH.min(allowed);
+        let asked = if self.load.leaves_rest { self.room(most) } else { most };
+        let count = match self.from.try_receive(&mut scratch[..asked]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             result => result.map_err(Stop::receiving)?,
         };
+        self.excess |= count as u64 > self.left;
+        let count = self.room(count);
         let sent = match self.to.try_send(&scratch[..count], false) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             result => result.map_err(Stop::sending)?,
         };
         self.moved += sent as u64;
         if sent < count {
-            self.to.set_write_timeout(self.limits.idle.get());
+            self.to.set_write_timeout(self.load.send_timeout);
             self.held = Held::Bytes { bytes: scratch[sent..count].to_vec(), sent: 0 };
         }
         Ok(Some(count))
@@ -190,7 +288,7 @@ impl<'a> Flow<'a> {
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.to.set_write_timeout(self.limits.idle.get());
+                self.to.set_write_timeout(self.load.send_timeout);
                 return Ok(());
             }
             Err(error) => return Err(Stop::sending(error)),

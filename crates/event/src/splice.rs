@@ -1,24 +1,17 @@
 //! The adaptive pipe: bytes pass between two connections, with back-pressure and half-close.
 //!
-//! Each direction is a flow. A flow that carries messages copies them through one hot scratch
-//! buffer of the worker, since moving a small message through the kernel costs more than touching
-//! it. A flow whose reads keep filling that buffer changes to `splice(2)`, where the bytes never
-//! enter this process, and changes back when they come in small pieces again.
-//!
-//! A flow receives only after it has sent everything it holds, so a slow receiver holds up its
-//! sender and costs at most one scratch buffer, or one kernel pipe. When a sender ends its stream,
-//! the end is passed on once everything before it was; the other flow goes on. Where a receiver
-//! takes nothing more, what it had sent before still passes the other way.
+//! Each direction is a [flow](crate::flow). When a sender ends its stream, the end is passed on once everything
+//! before it was; the other flow goes on. Where a receiver takes nothing more, what it had sent before still
+//! passes the other way.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU64;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::error::StreamError;
-use crate::flow::{Flow, Held, Limits, Stop};
+use crate::flow::{Carrying, Flow, Load, Stop};
 use crate::pace::Pace;
 use crate::stream::Stream;
 
@@ -29,6 +22,15 @@ pub enum Side {
     Left,
     /// The second one.
     Right,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Left => Side::Right,
+            Side::Right => Side::Left,
+        }
+    }
 }
 
 /// How a pipe ended.
@@ -51,16 +53,6 @@ pub struct Piped {
     pub to_left: u64,
     /// How it ended.
     pub end: PipeEnd,
-}
-
-/// How flows carry bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Carrying {
-    /// Copying or splicing, as the traffic suggests.
-    #[default]
-    Adaptive,
-    /// Copying only.
-    Copy,
 }
 
 /// On which terms bytes pass.
@@ -97,53 +89,107 @@ impl PipeTerms {
 /// Passes bytes both ways between `left` and `right` until both have ended their streams, one of
 /// them fails, or nothing moves for too long.
 pub async fn pipe(left: &Stream, right: &Stream, terms: PipeTerms) -> Piped {
-    let core = left.core();
-    let limits = Limits { idle: Cell::new(terms.idle), half_closed: terms.half_closed };
-    let pace = |rate: Option<NonZeroU64>| rate.map(|rate| Pace::new(rate, core.now()));
-    let mut to_right = Flow::new(left, right, &limits, terms.carrying, pace(terms.rate_to_right));
-    let mut to_left = Flow::new(right, left, &limits, terms.carrying, pace(terms.rate_to_left));
-    to_right.held = Held::Bytes { bytes: terms.first_to_right, sent: 0 };
-    to_right.note_activity();
-    let mut alarm = core.task_alarm();
-    let mut deaf = None;
+    let mut pipe = Pipe::new(left, right, terms);
+    let mut alarm = left.core().task_alarm();
     let end = poll_fn(|context| {
-        for (flow, from, to) in
-            [(&mut to_right, Side::Left, Side::Right), (&mut to_left, Side::Right, Side::Left)]
-        {
-            match flow.poll(context) {
-                Poll::Ready(Err(Stop::Receiving(error))) => return Poll::Ready(end_of(from, error)),
-                Poll::Ready(Err(Stop::Sending(StreamError::TimedOut))) => {
-                    return Poll::Ready(PipeEnd::TimedOut);
-                }
-                // What that side sent before still passes the other way.
-                Poll::Ready(Err(Stop::Sending(error))) => {
-                    flow.finished = true;
-                    deaf.get_or_insert(end_of(to, error));
-                }
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-            }
-        }
-        if to_right.finished && to_left.finished {
-            return Poll::Ready(deaf.take().unwrap_or(PipeEnd::Finished));
-        }
-        if let Some(pause) = to_right.pause().into_iter().chain(to_left.pause()).min() {
+        let end = pipe.poll(context);
+        if let (Poll::Pending, Some(pause)) = (&end, pipe.pause()) {
             alarm.set(pause);
         }
-        Poll::Pending
+        end
     })
     .await;
     for stream in [left, right] {
         stream.clear_read_timeout();
         stream.clear_write_timeout();
     }
-    Piped { to_right: to_right.moved, to_left: to_left.moved, end }
+    Piped { to_right: pipe.to_right.flow.moved, to_left: pipe.to_left.flow.moved, end }
 }
 
-/// The end that an error of one side means.
-fn end_of(side: Side, error: StreamError) -> PipeEnd {
-    match error {
-        StreamError::TimedOut => PipeEnd::TimedOut,
-        StreamError::Io(error) => PipeEnd::Failed(side, error),
-        StreamError::Asked(_) => PipeEnd::Failed(side, io::ErrorKind::ConnectionAborted.into()),
+struct Pipe<'a> {
+    to_right: Half<'a>,
+    to_left: Half<'a>,
+    half_closed: Option<Duration>,
+    /// What befell a side that takes nothing more, while the other way is still open.
+    deaf: Option<PipeEnd>,
+}
+
+/// One direction, whose end is passed on.
+struct Half<'a> {
+    flow: Flow<'a>,
+    from: Side,
+    to: &'a Stream,
+    finished: bool,
+}
+
+impl<'a> Pipe<'a> {
+    fn new(left: &'a Stream, right: &'a Stream, terms: PipeTerms) -> Self {
+        let PipeTerms { idle, half_closed, carrying, first_to_right, rate_to_right, rate_to_left } = terms;
+        let now = left.core().now();
+        let load = Load { most: u64::MAX, leaves_rest: true, receive_timeout: idle, send_timeout: idle };
+        let half = |from: &'a Stream, side, to, rate: Option<NonZeroU64>| {
+            let mut flow = Flow::new(from, to, carrying, load);
+            flow.paired = true;
+            flow.pace = rate.map(|rate| Pace::new(rate, now));
+            Half { flow, from: side, to, finished: false }
+        };
+        let mut to_right = half(left, Side::Left, right, rate_to_right);
+        to_right.flow.begin_with(first_to_right);
+        to_right.flow.note_activity();
+        Self { to_right, to_left: half(right, Side::Right, left, rate_to_left), half_closed, deaf: None }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<PipeEnd> {
+        for half in [&mut self.to_right, &mut self.to_left] {
+            if half.finished {
+                continue;
+            }
+            match half.flow.poll(context) {
+                Poll::Pending => continue,
+                Poll::Ready(Ok(())) => {
+                    // The receiver may be gone already; its own flow will tell.
+                    let _ = half.to.shutdown_send();
+                }
+                Poll::Ready(Err(Stop { receiving: false, error: StreamError::Io(error) })) => {
+                    let end = PipeEnd::Failed(half.from.other(), error);
+                    self.deaf.get_or_insert(end);
+                }
+                Poll::Ready(Err(stop)) => return Poll::Ready(half.end_of(stop)),
+            }
+            half.finished = true;
+        }
+        if self.to_right.finished && self.to_left.finished {
+            return Poll::Ready(self.deaf.take().unwrap_or(PipeEnd::Finished));
+        }
+        if self.to_right.finished || self.to_left.finished {
+            self.limit_half();
+        }
+        Poll::Pending
+    }
+
+    /// Has what is left of the pipe wait no longer than it may, once.
+    fn limit_half(&mut self) {
+        let Some(time) = self.half_closed.take() else { return };
+        for half in [&mut self.to_right, &mut self.to_left] {
+            half.flow.load.receive_timeout = time;
+            half.flow.load.send_timeout = time;
+        }
+        self.to_right.flow.note_activity();
+    }
+
+    /// How long rates have the pipe wait.
+    fn pause(&self) -> Option<Duration> {
+        [&self.to_right, &self.to_left].into_iter().filter_map(|half| half.flow.pause()).min()
+    }
+}
+
+impl Half<'_> {
+    fn end_of(&self, stop: Stop) -> PipeEnd {
+        let side = if stop.receiving { self.from } else { self.from.other() };
+        match stop.error {
+            StreamError::TimedOut => PipeEnd::TimedOut,
+            StreamError::Io(error) => PipeEnd::Failed(side, error),
+            StreamError::Asked(_) => PipeEnd::Failed(self.from, io::ErrorKind::ConnectionAborted.into()),
+        }
     }
 }

@@ -74,13 +74,7 @@ fn a_client_older_than_extensions_names_no_server() {
 
 #[test]
 fn names_are_host_names() {
-    for name in [
-        "a",
-        "xn--bcher-kva.example",
-        "_dmarc.example.org",
-        "10.0.0.1",
-        &"a.".repeat(120).replace("a.", "a.")[..239],
-    ] {
+    for name in ["a", "xn--bcher-kva.example", "_dmarc.example.org", "10.0.0.1", &"a.".repeat(120)[..239]] {
         assert_eq!(with_extensions(&[named(name)]), Ok(Some(name.to_owned())), "{name}");
     }
     let long = ["a"; 128].join(".");
@@ -131,22 +125,6 @@ fn other_protocols_are_told_by_their_first_byte() {
         assert_eq!(ClientHello::default().feed(bytes), Ok(Progress::NotTls), "{bytes:02x?}");
     }
     assert_eq!(ClientHello::default().feed(b""), Ok(Progress::Partial));
-}
-
-#[test]
-fn a_hello_as_openssl_sends_it_is_understood() {
-    // `openssl s_client -servername example.org -tls1_2`, its random and session replaced.
-    let mut hello = hello(&[
-        named("example.org"),
-        extension(11, &[3, 0, 1, 2]),
-        extension(10, &[0, 4, 0, 29, 0, 23]),
-        extension(35, &[]),
-        extension(22, &[]),
-        extension(23, &[]),
-        extension(13, &[0, 4, 4, 3, 8, 4]),
-    ]);
-    hello[4..6].copy_from_slice(&[3, 3]);
-    assert_eq!(sniffed(&records(&hello, RECORD_MOST)), Ok(Some("example.org".to_owned())));
 }
 
 /// Feeds the pieces between `cuts`; the first answer that is not "partial", and how many bytes it took.

@@ -35,4 +35,3 @@ mod variables;
 pub use plan::{Plan, PlanError};
 pub use reason::CloseReason;
 pub use server::{StartError, Started};
-pub use variables::check_variables;

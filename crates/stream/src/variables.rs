@@ -15,7 +15,7 @@ pub(crate) type Template = drover_service::Template<Variable>;
 ///
 /// # Errors
 /// The first fault, with its place in the text.
-pub fn check_variables(text: &str) -> Result<(), WrongVariable> {
+pub(crate) fn check_variables(text: &str) -> Result<(), WrongVariable> {
     drover_service::check_variables::<Variable>(text)
 }
 

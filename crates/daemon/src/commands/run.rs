@@ -189,9 +189,9 @@ fn alone(
         title: None,
     };
     launcher.ready(&format!(
-        "drover {}: http on {}, one process without a master; stop with Ctrl-C",
+        "drover {}: {}, one process without a master; stop with Ctrl-C",
         env!("CARGO_PKG_VERSION"),
-        first.urls().join(", ")
+        first.places().unwrap_or_else(|| "listening nowhere".to_owned())
     ));
     // Keeps the files of unix sockets until the end.
     let code = worker::run(start);

@@ -37,7 +37,7 @@ fn with_server(before: &str) -> String {
     format!("{before}\n[[http.servers]]\nlisten = [\"127.0.0.1:8080\"]\nroot = \"/srv\"\n")
 }
 
-/// The defaults with one server and one location, so that every key has its place.
+/// The defaults with one server of each kind and what belongs to it, so that every key has its place.
 fn full() -> Config {
     let text = r#"
         [[http.servers]]
@@ -45,6 +45,11 @@ fn full() -> Config {
         [[http.servers.locations]]
         path = "/"
         return = { status = 200, body = "drover is running\n" }
+        [stream.upstreams.db]
+        servers = [{ address = "127.0.0.1:5433" }]
+        [[stream.servers]]
+        listen = [{ address = "127.0.0.1:5432" }]
+        proxy_pass = "db"
     "#;
     checked_on(text, &system()).0
 }
@@ -109,8 +114,12 @@ fn every_key_is_documented_and_in_full_toml() {
     each_key(&Config::table_schema(), &mut |key| {
         assert!(key.doc.len() > 4, "{} has no documentation", key.name);
         assert!(reference.contains(&key.doc.replace('|', "\\|")), "{} is not in the reference", key.name);
-        let places =
-            [format!("\n{} = ", key.name), format!("\n# {} = ", key.name), format!("\n#   {}: ", key.name)];
+        let places = [
+            format!("\n{} = ", key.name),
+            format!("\n# {} = ", key.name),
+            format!("\n#   {}: ", key.name),
+            format!(".{}: ", key.name),
+        ];
         let header = format!("{}]", key.name);
         assert!(places.iter().any(|place| text.contains(place)) || text.contains(&header), "{}", key.name);
     });
@@ -152,6 +161,17 @@ fn the_effective_config_reads_back_as_itself() {
         root = "/srv"
         access_log = "off"
         client_body_size = "2m"
+        [stream]
+        access_log = "off"
+        [stream.upstreams.db]
+        servers = ["127.0.0.1:5433", { address = "unix:/run/db.sock", backup = true }]
+        [[stream.servers]]
+        listen = ["127.0.0.1:5432"]
+        proxy_pass = "db"
+        [[stream.servers]]
+        listen = [{ address = "[::1]:443", tcp_keepalive = "75s" }]
+        server_names = { "*.example.org" = "127.0.0.1:9", "a.example" = "db" }
+        upload_rate = "100k"
     "#;
     let (config, findings) = checked_on(text, &system());
     assert!(!findings.has_errors(), "{findings}");

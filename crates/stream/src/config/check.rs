@@ -1,20 +1,15 @@
 //! What is checked across the keys of `[stream]`. Pure: nothing here asks the system.
 
-use drover_config::{Findings, ListenAddress, Located, nearest};
-use drover_service::WrongVariable;
+use drover_config::{Findings, ListenAddress, nearest};
 use drover_service::check::{LogFormats, variables};
 
-use super::{AccessLog, BUILT_IN_LOG_FORMATS, Listen, Server, Stream, Target};
+use crate::variables::{Template, Variable, check_variables};
 
-/// What a check of `[stream]` has to be told.
-pub struct CheckContext<'a> {
-    /// Says what is wrong with the variables of a text such as a log format, if anything is.
-    pub variables: &'a dyn Fn(&str) -> Result<(), WrongVariable>,
-}
+use super::{AccessLog, BUILT_IN_LOG_FORMATS, Server, Stream, Target};
 
 impl Stream {
     /// Adds findings about everything that goes across keys.
-    pub fn check(&self, context: &CheckContext<'_>, findings: &mut Findings) {
+    pub fn check(&self, findings: &mut Findings) {
         let formats = LogFormats {
             table: "[stream.log_formats]",
             own: self.log_formats.iter().map(|(name, text)| (name.as_str(), text)).collect(),
@@ -22,24 +17,29 @@ impl Stream {
             example: "$remote_addr $upstream_addr $close_reason",
         };
         formats.check(findings);
-        self.log_formats.values().for_each(|text| variables(text, context.variables, findings));
+        self.log_formats.values().for_each(|text| variables(text, check_variables, findings));
         check_log(&self.access_log, &formats, findings);
-        self.check_upstreams(context, findings);
+        self.check_upstreams(findings);
         for server in &self.servers {
             if let Some(log) = &server.access_log {
                 check_log(log, &formats, findings);
             }
             check_listen(server, findings);
             self.check_targets(server, findings);
-            check_effect(server, findings);
         }
     }
 
-    fn check_upstreams(&self, context: &CheckContext<'_>, findings: &mut Findings) {
+    fn check_upstreams(&self, findings: &mut Findings) {
         for (name, upstream) in &self.upstreams {
             upstream.check(name, findings);
             if let Some(text) = &upstream.hash {
-                variables(text, context.variables, findings);
+                variables(text, check_variables, findings);
+                if Template::parse(text).is_ok_and(|text| text.uses(Variable::is_of_the_end)) {
+                    findings
+                        .error(text.place(), "`hash` has a variable that is not known yet")
+                        .label("the server is chosen when the connection begins")
+                        .help("write hash = \"$remote_addr\"");
+                }
             }
             if name.contains(':') {
                 findings
@@ -97,41 +97,13 @@ fn check_listen(server: &Server, findings: &mut Findings) {
     for listen in server.listen.iter() {
         let unix = matches!(listen.address, ListenAddress::Unix(_));
         let v6 = matches!(&listen.address, ListenAddress::Tcp(address) if address.is_ipv6());
-        if listen.udp && unix {
-            findings
-                .error(listen.place(), "unix sockets are for connections only")
-                .label("`udp` needs an IP address and a port");
-        }
         let without_effect = [
             ("ipv6_only", !listen.ipv6_only && !v6, "this is not an IPv6 address"),
-            ("deferred", listen.deferred && (unix || listen.udp), "this is no TCP"),
-            ("tcp_keepalive", listen.tcp_keepalive.is_some() && (unix || listen.udp), "this is no TCP"),
-            ("backlog", listen.backlog.is_some() && listen.udp, "datagrams are not accepted"),
-            (
-                "accept",
-                listen.accept.is_some() && listen.udp,
-                "each worker has a socket for datagrams of its own",
-            ),
+            ("deferred", listen.deferred && unix, "this is no TCP"),
+            ("tcp_keepalive", listen.tcp_keepalive.is_some() && unix, "this is no TCP"),
         ];
         for (key, _, why) in without_effect.into_iter().filter(|(_, is_so, _)| *is_so) {
             findings.warning(listen.place(), format!("`{key}` has no effect here")).label(why);
         }
-    }
-}
-
-/// Keys that only mean something for the other kind of listener.
-fn check_effect(server: &Server, findings: &mut Findings) {
-    let is_udp = |listen: &Located<Listen>| listen.udp;
-    let (some_udp, all_udp) = (server.listen.iter().any(is_udp), server.listen.iter().all(is_udp));
-    if let (true, Some(first)) = (some_udp, server.server_names.values().next()) {
-        findings
-            .error(first.place(), "datagrams ask for no name")
-            .label("`server_names` needs clients that speak TLS over TCP")
-            .help("give datagrams a server of their own, with `proxy_pass` alone");
-    }
-    if all_udp && !server.listen.is_empty() && server.half_closed_timeout.is_some() {
-        findings
-            .warning(server.listen.place(), "`half_closed_timeout` has no effect here")
-            .label("datagrams have no end of a stream");
     }
 }

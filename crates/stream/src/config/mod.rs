@@ -12,11 +12,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_config::{Located, Size};
+use drover_config::{Located, LogFile, Size};
 use drover_upstream::config::Upstream;
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
-pub use check::CheckContext;
 pub use listen::{KeepAlive, Listen};
 pub use target::Target;
 
@@ -25,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 drover_config::table! {
-    /// The stream service: TCP and UDP passed on to servers.
+    /// The stream service: TCP connections passed on to servers.
     pub struct Stream {
         /// The log of connections and sessions.
         pub access_log: AccessLog = AccessLog::default(),
@@ -43,7 +42,7 @@ drover_config::table! {
 drover_config::table! {
     /// A proxy: where it listens, and where it passes on to.
     pub struct Server {
-        /// Addresses to accept connections or datagrams on.
+        /// Addresses to accept connections on.
         pub listen: Located<Vec<Located<Listen>>>,
         /// Where to pass on to: an upstream's name, or an address; without it only what `server_names` knows passes.
         #[example = "\"127.0.0.1:5432\""]
@@ -51,7 +50,7 @@ drover_config::table! {
         /// Upstreams or addresses by the name that a TLS client asks for: exact, "*.example.org" or "www.example.*".
         #[example = "\"mail.example.org\" = \"127.0.0.1:993\""]
         pub server_names: BTreeMap<String, Located<Target>> = BTreeMap::new(),
-        /// Time without a byte or datagram either way, after which both sides are closed.
+        /// Time without a byte either way, after which both sides are closed.
         #[range = SHORTEST..=LONGEST]
         pub idle_timeout: Duration = Duration::from_secs(600),
         /// The same once one side has ended its stream; else as `idle_timeout`.
@@ -72,6 +71,12 @@ drover_config::table! {
 }
 
 impl Stream {
+    /// Where the lines of access logs go.
+    pub fn log_files(&self) -> impl Iterator<Item = &Located<LogFile>> {
+        let own = self.servers.iter().filter_map(|server| server.access_log.as_ref());
+        own.chain([&self.access_log]).map(|log| &log.file)
+    }
+
     /// The listeners of all servers, in the order of the config.
     pub fn listeners(&self) -> Vec<drover_service::Listener> {
         let listens = self.servers.iter().flat_map(|server| server.listen.iter());

@@ -7,7 +7,7 @@ use super::*;
 fn check(text: &str) -> (Stream, Findings) {
     let (stream, mut findings) = drover_config::parse::<Stream>("stream.toml", text);
     let stream = stream.expect("no key of [stream] is required");
-    stream.check(&CheckContext { variables: &crate::check_variables }, &mut findings);
+    stream.check(&mut findings);
     (stream, findings)
 }
 
@@ -49,30 +49,6 @@ fn names_lead_somewhere_and_can_be_asked_for() {
 }
 
 #[test]
-fn what_datagrams_cannot_have_is_said() {
-    let listen = |options: &str, lines: &str| {
-        messages(&format!(
-            "[[servers]]\nproxy_pass = \"127.0.0.1:1\"\nlisten = [{{ udp = true, {options} }}]\n{lines}"
-        ))
-    };
-    assert_eq!(listen("address = \"127.0.0.1:53\"", ""), NONE);
-    assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix sockets are for connections only"]);
-    for option in ["deferred = true", "backlog = 5", "accept = \"mutex\"", "tcp_keepalive = \"5s\""] {
-        let key = option.split(' ').next().expect("a key");
-        let found = listen(&format!("address = \"127.0.0.1:53\", {option}"), "");
-        assert_eq!(found, [format!("`{key}` has no effect here")]);
-    }
-    assert_eq!(
-        listen("address = \"127.0.0.1:53\"", "server_names = { a = \"127.0.0.1:1\" }"),
-        ["datagrams ask for no name"]
-    );
-    assert_eq!(
-        listen("address = \"127.0.0.1:53\"", "half_closed_timeout = \"1s\""),
-        ["`half_closed_timeout` has no effect here"]
-    );
-}
-
-#[test]
 fn log_formats_are_defined_and_their_variables_known() {
     assert_eq!(
         messages("access_log = { file = \"/x\", format = \"odd\" }"),
@@ -81,8 +57,20 @@ fn log_formats_are_defined_and_their_variables_known() {
     assert_eq!(messages("log_formats.basic = \"\""), ["the log format `basic` is built in"]);
     assert_eq!(messages("log_formats.odd = \"$close_raeson\""), ["the text has a variable that is wrong"]);
     for (_, text) in BUILT_IN_LOG_FORMATS {
-        assert_eq!(crate::check_variables(text), Ok(()));
+        assert_eq!(crate::variables::check_variables(text), Ok(()));
     }
+}
+
+#[test]
+fn keys_of_upstreams_are_known_when_a_server_is_chosen() {
+    let upstream = |hash: &str| {
+        messages(&format!(
+            "[upstreams.db]\nservers = [\"127.0.0.1:1\"]\nbalance = \"hash\"\nhash = \"{hash}\""
+        ))
+    };
+    assert_eq!(upstream("$remote_addr $tls_server_name"), NONE);
+    assert_eq!(upstream("$remote_adr"), ["the text has a variable that is wrong"]);
+    assert_eq!(upstream("$bytes_sent"), ["`hash` has a variable that is not known yet"]);
 }
 
 #[test]
