@@ -5,25 +5,22 @@
 mod listen;
 mod location;
 mod names;
+mod rules;
 mod texts;
 
 use drover_config::Findings;
-use drover_service::WrongVariable;
 
 use super::Http;
-
-/// What a check of `[http]` has to be told.
-pub struct CheckContext<'a> {
-    /// Says what is wrong with the variables of a text such as a log format, if anything is.
-    pub variables: &'a dyn Fn(&str) -> Result<(), WrongVariable>,
-}
+use crate::own::KnownNames;
 
 impl Http {
     /// Adds findings about everything that goes across keys.
-    pub fn check(&self, context: &CheckContext<'_>, findings: &mut Findings) {
+    pub fn check(&self, findings: &mut Findings) {
+        let known = KnownNames::of(self);
         listen::check(self, findings);
         names::check(self, findings);
         location::check(self, findings);
-        texts::check(self, context, findings);
+        texts::check(self, &known, findings);
+        rules::check(self, &known, findings);
     }
 }
