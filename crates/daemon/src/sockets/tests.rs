@@ -1,7 +1,7 @@
 //! The kernel is the judge here: real sockets, real connections, counted where they queue.
 
 use super::*;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A port below those of outgoing connections: one of these may stand, or wait after its close, on another address
