@@ -43,12 +43,12 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// Compiles the tables for this many workers.
+    /// Compiles the tables for so many workers.
     ///
     /// # Errors
     /// Where a table does not mean anything; the check of the configuration finds most of that earlier.
     pub(crate) fn new(config: &Config, workers: u32) -> Result<Self, ServiceError> {
-        let http = drover_http::Plan::new(&config.http)?;
+        let http = drover_http::Plan::new(&config.http, workers)?;
         Ok(Self { http, stream: drover_stream::Plan::new(&config.stream, workers)? })
     }
 
