@@ -37,9 +37,11 @@ pub(crate) struct Passed {
 enum Kind {
     /// A listening stream socket; without a place where it has one that cannot be written in the config.
     Listening(Option<ListenAddress>),
+    /// A socket for datagrams.
+    Datagrams(Option<ListenAddress>),
     /// A stream that is connected: the socket unit says `Accept=yes`.
     Connected,
-    /// Something else: a datagram socket, a FIFO, a file.
+    /// Something else: a FIFO, a file.
     Other,
 }
 
@@ -160,7 +162,7 @@ fn check_names(passed: &[Passed], wanted: &[Address]) -> Result<(), ActivationEr
             (Some(_), more @ 1..) => {
                 return Err(ActivationError::Ambiguous { name: name.clone(), count: more + 1 });
             }
-            (Some(only), 0) if !matches!(only.kind, Kind::Listening(_)) => {
+            (Some(only), 0) if only.place(address.udp).is_none() => {
                 return Err(ActivationError::Unfit { name: name.clone(), what: only.kind.to_string() });
             }
             (Some(_), 0) => {}
@@ -172,11 +174,19 @@ fn check_names(passed: &[Passed], wanted: &[Address]) -> Result<(), ActivationEr
 impl Passed {
     /// The address that it is for: one with its name rather than one with its place.
     fn address<'a>(&self, wanted: &'a [Address]) -> Option<&'a Address> {
-        let Kind::Listening(place) = &self.kind else { return None };
         let named =
             |address: &&Address| matches!(&address.place, ListenAddress::Systemd(name) if *name == self.name);
-        let placed = |address: &&Address| Some(&address.place) == place.as_ref();
+        let placed = |address: &&Address| self.place(address.udp) == Some(Some(&address.place));
         wanted.iter().find(named).or_else(|| wanted.iter().find(placed))
+    }
+
+    /// The place where it takes connections, or datagrams; nothing where it does not do that.
+    fn place(&self, udp: bool) -> Option<Option<&ListenAddress>> {
+        match &self.kind {
+            Kind::Listening(place) if !udp => Some(place.as_ref()),
+            Kind::Datagrams(place) if udp => Some(place.as_ref()),
+            _ => None,
+        }
     }
 
     fn takes_ipv4_beside(&self, address: &Address) -> bool {
@@ -196,8 +206,10 @@ impl fmt::Display for Kind {
         match self {
             Kind::Listening(Some(place)) => place.fmt(out),
             Kind::Listening(None) => out.write_str("a listening socket without an address"),
+            Kind::Datagrams(Some(place)) => write!(out, "datagrams at {place}"),
+            Kind::Datagrams(None) => out.write_str("a datagram socket without an address"),
             Kind::Connected => out.write_str("a connection: the socket unit needs Accept=no"),
-            Kind::Other => out.write_str("no listening stream socket"),
+            Kind::Other => out.write_str("no socket"),
         }
     }
 }
@@ -206,6 +218,7 @@ fn kind_of(socket: &OwnedFd) -> Kind {
     match (getsockopt(socket, sockopt::SockType), getsockopt(socket, sockopt::AcceptConn)) {
         (Ok(SockType::Stream), Ok(true)) => Kind::Listening(place_of(socket)),
         (Ok(SockType::Stream), _) => Kind::Connected,
+        (Ok(SockType::Datagram), _) => Kind::Datagrams(place_of(socket)),
         _ => Kind::Other,
     }
 }
@@ -225,7 +238,7 @@ fn place_of(socket: &OwnedFd) -> Option<ListenAddress> {
 fn make_usable(socket: &OwnedFd) -> io::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(socket, FcntlArg::F_GETFL)?);
     fcntl(socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    if !matches!(place_of(socket), Some(ListenAddress::Unix(_)) | None) {
+    if matches!(kind_of(socket), Kind::Listening(Some(ListenAddress::Tcp(_)))) {
         setsockopt(socket, sockopt::TcpNoDelay, &true)?;
     }
     Ok(())
@@ -249,7 +262,7 @@ mod tests {
     }
 
     fn at(place: ListenAddress) -> Address {
-        Address { place, ipv6_only: true }
+        Address { place, udp: false, ipv6_only: true }
     }
 
     fn named(name: &str) -> Address {
@@ -296,9 +309,25 @@ mod tests {
         let file = std::fs::File::open("/dev/null").expect("device");
         let error = assign(vec![passed("web", stream)], &[named("web")]).expect_err("connected").to_string();
         assert!(error.contains("Accept=no"), "{error}");
-        for other in [passed("web", datagrams), passed("web", file)] {
+        for (other, what) in
+            [(passed("web", datagrams), "datagrams at 127.0.0.1:"), (passed("web", file), "no socket")]
+        {
             let error = assign(vec![other], &[named("web")]).expect_err("unfit").to_string();
-            assert!(error.contains("no listening stream socket"), "{error}");
+            assert!(error.contains(what), "{error}");
         }
+    }
+
+    #[test]
+    fn datagrams_go_where_the_config_wants_datagrams() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let place = ListenAddress::Tcp(socket.local_addr().expect("address"));
+        let streams = at(place);
+        let datagrams = Address { udp: true, ..streams.clone() };
+        let wanted = [streams, datagrams];
+        let assigned = assign(vec![passed("dns", socket)], &wanted).expect("it fits");
+        assert_eq!(wanted.each_ref().map(|address| assigned.has(address)), [false, true]);
+        let named = Address { udp: true, ..named("dns") };
+        let (stream, _) = listener("127.0.0.1:0");
+        assert!(assign(vec![passed("dns", stream)], &[named]).is_err());
     }
 }

@@ -188,8 +188,8 @@ impl Master {
             (false, true) => "; the last reload was refused",
             (false, false) => "",
         };
-        let line =
-            format!("generation {generation}, {workers}, {connections}: {}{note}", self.generation.places());
+        let places = self.generation.places().unwrap_or_else(|| "listening nowhere".to_owned());
+        let line = format!("generation {generation}, {workers}, {connections}: {places}{note}");
         // A line feed would begin another variable.
         line.replace('\n', " ")
     }

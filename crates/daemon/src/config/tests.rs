@@ -43,6 +43,11 @@ fn full() -> Config {
         [http.maps.is_local]
         of = "$remote_addr"
         networks = { "127.0.0.0/8" = "yes" }
+        [http.request_limits.per_client]
+        key = "$remote_addr"
+        rate = "10/s"
+        [http.connection_limits.per_client]
+        key = "$remote_addr"
         [[http.servers]]
         listen = [{ address = "127.0.0.1:8080" }]
         [[http.servers.rules]]
@@ -55,6 +60,11 @@ fn full() -> Config {
         [[http.servers.locations.rules]]
         when = { text = "$request_method", equals = "DELETE" }
         return = { status = 403 }
+        [stream.upstreams.db]
+        servers = [{ address = "127.0.0.1:5433" }]
+        [[stream.servers]]
+        listen = [{ address = "127.0.0.1:5432" }]
+        proxy_pass = "db"
     "#;
     checked_on(text, &system()).0
 }
@@ -165,6 +175,9 @@ fn the_effective_config_reads_back_as_itself() {
         client_body_size = "2m"
         headers = [{ set = { X-A = "1" } }, { add = { X-B = "$own" }, remove = ["x-c"], statuses = [404] }]
         error_pages = [{ statuses = [404], to = "@named", status = "page" }]
+        access = ["deny 10.0.0.13", "allow 10.0.0.0/8", "allow unix:", "deny all"]
+        limit_requests = [{ limit = "by_host", burst = 3, at_once = 2 }, { limit = "by_host", at_once = "all" }]
+        limit_connections = [{ limit = "by_host", most = 7, status = 503 }]
         rules = [{ when = "$arg_a", set = { own = "a" } }, { rewrite = "^/b$", to = "/c", then = "last" }]
         [[http.servers.locations.locations]]
         path = { expression = "\\.php$" }
@@ -174,11 +187,40 @@ fn the_effective_config_reads_back_as_itself() {
         [[http.servers.locations]]
         path = { name = "named" }
         return = { status = 404 }
+        [http.request_limits.by_host]
+        key = "$host"
+        rate = "30/m"
+        [http.connection_limits.by_host]
+        key = "$host"
+        [http.real_ip]
+        from = ["10.0.0.0/8", "unix:"]
         [http.maps.looked_up]
         of = "$uri"
         values = { "/a b" = "1" }
         patterns = [{ matches = "^x(.*)$", value = "$1" }]
     "#;
+    reads_back_as_itself(text);
+}
+
+#[test]
+fn the_effective_config_of_streams_reads_back_as_itself() {
+    let text = r#"
+        [stream]
+        access_log = "off"
+        [stream.upstreams.db]
+        servers = ["127.0.0.1:5433", { address = "unix:/run/db.sock", backup = true }]
+        [[stream.servers]]
+        listen = ["127.0.0.1:5432"]
+        proxy_pass = "db"
+        [[stream.servers]]
+        listen = [{ address = "[::1]:443", tcp_keepalive = "75s" }]
+        server_names = { "*.example.org" = "127.0.0.1:9", "a.example" = "db" }
+        upload_rate = "100k"
+    "#;
+    reads_back_as_itself(text);
+}
+
+fn reads_back_as_itself(text: &str) {
     let (config, findings) = checked_on(text, &system());
     assert!(!findings.has_errors(), "{findings}");
     let effective = drover_config::effective(&config);

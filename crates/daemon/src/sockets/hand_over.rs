@@ -40,11 +40,11 @@ pub(crate) enum HandOverError {
 impl Sockets {
     /// Everything there is, to be handed over.
     pub(crate) fn to_hand_over(&self) -> Vec<(Handed, Vec<BorrowedFd<'_>>)> {
-        let mut groups = Vec::with_capacity(self.0.len());
-        for (address, group) in &self.0 {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for (address, group) in &self.groups {
             let sockets: Vec<_> = group.members().map(|socket| socket.as_fd()).collect();
             let handed = Handed {
-                address: address.place.to_string(),
+                address: name_of(address),
                 ipv6_only: address.ipv6_only,
                 count: sockets.len(),
                 file: group.path.is_some(),
@@ -64,8 +64,8 @@ impl Sockets {
         handed: &Handed,
         sockets: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), HandOverError> {
-        let place =
-            place_of(&handed.address).ok_or_else(|| HandOverError::Address(handed.address.clone()))?;
+        let (udp, place) =
+            named(&handed.address).ok_or_else(|| HandOverError::Address(handed.address.clone()))?;
         let sockets: Vec<_> = sockets.take(handed.count).map(Rc::new).collect();
         if sockets.len() < handed.count {
             let (address, expected, arrived) = (handed.address.clone(), handed.count, sockets.len());
@@ -80,14 +80,14 @@ impl Sockets {
             _ => None,
         };
         // A generation says what it wants before it uses them.
-        let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false };
-        let address = Address { place, ipv6_only: handed.ipv6_only };
-        let group = self.0.entry(address).or_insert_with(|| Group {
+        let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false, probes: None };
+        let address = Address { place, udp, ipv6_only: handed.ipv6_only };
+        let group = self.groups.entry(address).or_insert_with(|| Group {
             sockets: Vec::new(),
             surplus: Vec::new(),
             taken_over: Vec::new(),
             wanted,
-            growing_from: None,
+            before: None,
             passed: handed.passed,
             path,
         });
@@ -97,7 +97,7 @@ impl Sockets {
 
     /// Whether there is a socket for `address`.
     pub(crate) fn has(&self, address: &Address) -> bool {
-        self.0.contains_key(address)
+        self.groups.contains_key(address)
     }
 
     /// Adds a socket that systemd has opened and goes on holding.
@@ -107,32 +107,32 @@ impl Sockets {
             surplus: Vec::new(),
             taken_over: Vec::new(),
             // A generation says what it wants before it uses it.
-            wanted: Wanted { sockets: 1, backlog: 0, deferred: false },
-            growing_from: None,
+            wanted: Wanted { sockets: 1, backlog: 0, deferred: false, probes: None },
+            before: None,
             passed: true,
             path: None,
         };
-        self.0.insert(address, group);
+        self.groups.insert(address, group);
     }
 
     /// What is listened on, in the words of a hand-over.
     pub(crate) fn holdings(&self) -> Holdings {
-        self.0.iter().map(|(address, group)| (address.place.to_string(), group.members().count())).collect()
+        self.groups.iter().map(|(address, group)| (name_of(address), group.members().count())).collect()
     }
 
     /// Leaves the files of unix sockets to another master where that listens on them too, and sees to the
     /// others.
     pub(crate) fn leave_files(&self, others: &Holdings) {
-        for (address, group) in &self.0 {
+        for (address, group) in &self.groups {
             if let Some(path) = &group.path {
-                path.leave(others.contains_key(&address.place.to_string()));
+                path.leave(others.contains_key(&name_of(address)));
             }
         }
     }
 
     /// The files that are left to another master.
     pub(crate) fn left_files(&self) -> impl Iterator<Item = PathBuf> {
-        let paths = self.0.values().filter_map(|group| group.path.as_ref());
+        let paths = self.groups.values().filter_map(|group| group.path.as_ref());
         paths.filter(|path| path.is_left()).map(|path| path.path().to_owned())
     }
 
@@ -140,8 +140,8 @@ impl Sockets {
     /// any: they have to be accepted from for a while before they are closed.
     pub(crate) fn steer_to(&self, others: &Holdings) -> bool {
         let mut steered = false;
-        for (address, group) in &self.0 {
-            let kept = others.get(&address.place.to_string()).copied().unwrap_or(0);
+        for (address, group) in &self.groups {
+            let kept = others.get(&name_of(address)).copied().unwrap_or(0);
             let Some(first) = group.sockets.first().filter(|_| (1..group.sockets.len()).contains(&kept))
             else {
                 continue;
@@ -159,12 +159,12 @@ impl Sockets {
     /// Steers new connections away from the addresses that another master does not listen on, before whoever
     /// accepts there is asked to leave: as [`Sockets::leave`].
     pub(crate) fn leave_to(&self, others: &Holdings) {
-        self.leave_where(|address| !others.contains_key(&address.place.to_string()));
+        self.leave_where(|address| !others.contains_key(&name_of(address)));
     }
 
     /// Does for addresses that this master takes over what was left undone while another one listened on them.
     pub(crate) fn leave_taken_over(&self) {
-        for socket in self.0.values().flat_map(|group| &group.taken_over) {
+        for socket in self.groups.values().flat_map(|group| &group.taken_over) {
             // Done by the other master, as a rule, and not to be done twice without privileges.
             if let Err(error) = listen::steer_away(socket.as_fd())
                 && error.kind() != io::ErrorKind::PermissionDenied
@@ -175,18 +175,18 @@ impl Sockets {
     }
 }
 
-impl Group {
-    /// All sockets in the order in which they began to listen.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
-        self.sockets.iter().chain(&self.surplus)
-    }
+/// An address in the words of a hand-over: as the config writes it, with `udp:` before one for datagrams.
+fn name_of(address: &Address) -> String {
+    format!("{}{}", if address.udp { "udp:" } else { "" }, address.place)
 }
 
-/// The address that was written so.
-fn place_of(text: &str) -> Option<ListenAddress> {
-    match text.split_once(':') {
-        Some(("unix", path)) => Some(ListenAddress::Unix(path.into())),
-        Some(("systemd", name)) => Some(ListenAddress::Systemd(name.to_owned())),
-        _ => text.parse().ok().map(ListenAddress::Tcp),
-    }
+/// The address of that name, and whether it is for datagrams.
+fn named(name: &str) -> Option<(bool, ListenAddress)> {
+    let (udp, place) = name.strip_prefix("udp:").map_or((false, name), |place| (true, place));
+    let place = match place.split_once(':') {
+        Some(("unix", path)) => ListenAddress::Unix(path.into()),
+        Some(("systemd", name)) => ListenAddress::Systemd(name.to_owned()),
+        _ => ListenAddress::Tcp(place.parse().ok()?),
+    };
+    Some((udp, place))
 }
