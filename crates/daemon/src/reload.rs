@@ -195,6 +195,7 @@ impl Master {
         self.free_seats(&before);
         // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
         // queued before they close them.
+        before.sockets.leave(&self.generation.sockets);
         drop(before.sockets);
         let number = self.generation.number;
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {

@@ -157,6 +157,8 @@ pub(crate) struct Connection {
     pub(crate) hopeful: bool,
     /// Which of the worker's listeners: the one this is, or the one that accepted it.
     pub(crate) listener: u32,
+    /// Who keeps it while no task does; [`NONE`] otherwise.
+    pub(crate) keeper: u32,
     /// Free list or reusable list.
     next: u32,
     previous: u32,
@@ -178,6 +180,7 @@ impl Connection {
             asked: None,
             hopeful: false,
             listener: NONE,
+            keeper: NONE,
             next: NONE,
             previous: NONE,
             number: 0,

@@ -20,7 +20,7 @@ use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, shutdown};
 
 use crate::clock::Millis;
-use crate::connection::{Connection, Holder, Idle, PeerAddress, Phase};
+use crate::connection::{Connection, Holder, Idle, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
@@ -51,6 +51,11 @@ impl Stream {
 
     pub(crate) fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// Lets go of the slot without giving it back.
+    pub(crate) fn forget(mut self) {
+        self.slot = NONE;
     }
 
     /// Calls `call` with the socket.
@@ -341,7 +346,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.core.give_back(&mut self.core.state(), self.slot);
+        if self.slot != NONE {
+            self.core.give_back(&mut self.core.state(), self.slot);
+        }
     }
 }
 
