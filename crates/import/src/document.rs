@@ -17,6 +17,13 @@ pub(crate) fn string(text: &str) -> String {
     toml(&text.to_owned())
 }
 
+/// A key as TOML.
+pub(crate) fn key(name: &str) -> String {
+    let bare =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if bare { name.to_owned() } else { string(name) }
+}
+
 /// A list of values that are TOML already.
 pub(crate) fn list(values: &[String]) -> String {
     format!("[{}]", values.join(", "))
@@ -24,7 +31,8 @@ pub(crate) fn list(values: &[String]) -> String {
 
 /// A table on one line; the values are TOML already.
 pub(crate) fn inline_table(fields: &[(&str, String)]) -> String {
-    let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let field = |(name, value): &(&str, String)| format!("{} = {value}", key(name));
+    let fields: Vec<String> = fields.iter().map(field).collect();
     format!("{{ {} }}", fields.join(", "))
 }
 
@@ -45,6 +53,22 @@ impl Table {
     /// An empty table; `header` with its brackets.
     pub(crate) fn new(header: &str) -> Self {
         Self { header: header.to_owned(), lines: Vec::new() }
+    }
+
+    pub(crate) fn header(&self) -> &str {
+        &self.header
+    }
+
+    /// The lines under another header.
+    pub(crate) fn under(mut self, header: &str) -> Self {
+        header.clone_into(&mut self.header);
+        self
+    }
+
+    /// The lines alone.
+    pub(crate) fn without_header(mut self) -> Self {
+        self.header.clear();
+        self
     }
 
     /// A comment on a line of its own.
@@ -71,14 +95,6 @@ impl Table {
             }
         }
         self.lines.push(Line::Entry { key: key.to_owned(), value, behind: None });
-    }
-
-    /// The value of a key, as TOML.
-    pub(crate) fn value(&self, key: &str) -> Option<&str> {
-        self.lines.iter().find_map(|line| match line {
-            Line::Entry { key: present, value, .. } if present == key => Some(value.as_str()),
-            _ => None,
-        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
