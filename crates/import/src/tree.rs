@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::lexer::{Lexer, Placed, Reason, Token};
 
@@ -18,7 +18,7 @@ const MAX_FILES: usize = 1000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The file, as it was named.
-    pub file: Rc<Path>,
+    pub file: Arc<Path>,
     /// Counted from 1.
     pub line: u32,
 }
@@ -202,7 +202,7 @@ impl Reader {
 }
 
 struct Parser<'a> {
-    file: Rc<Path>,
+    file: Arc<Path>,
     lexer: Lexer<'a>,
 }
 
@@ -249,7 +249,7 @@ impl Parser<'_> {
 
     fn directive(&self, line: u32, mut words: Vec<String>, block: Option<Vec<Node>>) -> Node {
         let name = words.remove(0);
-        let place = Place { file: Rc::clone(&self.file), line };
+        let place = Place { file: Arc::clone(&self.file), line };
         Node::Directive(Directive { place, name, arguments: words, block })
     }
 
@@ -258,7 +258,7 @@ impl Parser<'_> {
     }
 
     fn fault(&self, line: u32, reason: String) -> ReadError {
-        ReadError::Syntax { place: Place { file: Rc::clone(&self.file), line }, reason }
+        ReadError::Syntax { place: Place { file: Arc::clone(&self.file), line }, reason }
     }
 }
 
