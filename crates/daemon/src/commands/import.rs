@@ -32,7 +32,8 @@ pub(crate) fn import(args: &ImportArgs) -> io::Result<ExitCode> {
 
 /// Says what is wrong with the config that was written, as far as that can be said on this machine.
 fn check(path: &Path, text: &str) -> bool {
-    let findings = Config::check_text(&format!("{} in drover's terms", path.display()), text, &System::probe());
+    let findings =
+        Config::check_text(&format!("{} in drover's terms", path.display()), text, &System::probe());
     if findings.has_errors() {
         eprintln!("\nthe config needs a hand:\n");
         print_findings(&findings);

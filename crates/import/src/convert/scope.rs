@@ -139,9 +139,11 @@ impl Scope {
     }
 
     fn settle_comments(&mut self) {
-        for text in std::mem::take(&mut self.pending) {
-            self.table.comment(&text);
-        }
+        let table = match self.last {
+            Some(last) => &mut self.behind[last],
+            None => &mut self.table,
+        };
+        self.pending.drain(..).for_each(|text| table.comment(&text));
     }
 
     /// What is left of a block that was not carried over.
