@@ -16,9 +16,18 @@ pub struct Config {
     events: Vec<String>,
     http: Vec<String>,
     servers: String,
+    /// The whole text, where somebody else wrote it.
+    written: Option<String>,
 }
 
 impl Config {
+    /// A config that somebody else wrote; its pid file and runtime directory must be the directory's
+    /// `drover.pid` and `run`.
+    pub fn written(text: String) -> Config {
+        let (process, log, events, http) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Config { process, log, events, http, servers: String::new(), written: Some(text) }
+    }
+
     /// A daemon with this many workers that logs to its stderr, and every request to `access.log` as
     /// `PID METHOD TARGET STATUS`.
     pub fn new(directory: &Directory, workers: u32) -> Config {
@@ -36,6 +45,7 @@ impl Config {
                 place("access.log")
             )],
             servers: String::new(),
+            written: None,
         }
     }
 
@@ -88,6 +98,9 @@ impl Config {
 
     /// The file's text.
     pub fn text(&self) -> String {
+        if let Some(text) = &self.written {
+            return text.clone();
+        }
         let mut text = String::new();
         let tables =
             [("process", &self.process), ("log", &self.log), ("events", &self.events), ("http", &self.http)];

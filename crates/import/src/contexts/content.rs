@@ -2,7 +2,7 @@
 
 use super::{exactly, has_variable};
 use crate::convert::Scope;
-use crate::document::{inline_table, list, string};
+use crate::document::{list, string};
 use crate::mapping::Level::{Http, Location, Server};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
@@ -17,7 +17,12 @@ pub(super) const ROWS: &[Row] = &[
     row("index", "index", &[Server, Location], How::By(index)),
     row("autoindex", "autoindex", &[Server, Location], How::Flag),
     row("types", "types", &[Http], How::By(types)),
-    row("default_type", "default_type", &[Http], How::Text),
+    row(
+        "default_type",
+        "default_type, return.content_type",
+        &[Http, Server, Location],
+        How::By(default_type),
+    ),
     row("sendfile", "sendfile", &[Http], How::Flag),
     row("max_ranges", "max_ranges", &[Http], How::Integer),
     row("gzip_static", "precompressed", &[Server, Location], How::By(gzip_static)),
@@ -59,6 +64,16 @@ fn index(scope: &mut Scope, directive: &Directive) -> Verdict {
     let names: Vec<String> = directive.arguments.iter().map(|name| string(name)).collect();
     scope.set("index", list(&names));
     Ok(None)
+}
+
+/// The block has noted it for its answers; files have one type in the whole service.
+fn default_type(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [kind] = exactly(&directive.arguments)?;
+    if scope.level == Http {
+        scope.set("default_type", string(kind));
+        return Ok(None);
+    }
+    Ok(Some("it is the type of what `return` answers here, not of files".to_owned()))
 }
 
 /// Types that drover knows as well need not be said.
@@ -124,13 +139,4 @@ fn gzip_types(scope: &mut Scope, directive: &Directive) -> Verdict {
     }
     scope.set("compression.types", list(&kinds));
     Ok(None)
-}
-
-/// `{ status, ... }`: an answer as TOML.
-pub(super) fn answer(status: u16, key: &str, text: &str) -> String {
-    let mut fields = vec![("status", status.to_string())];
-    if !text.is_empty() {
-        fields.push((key, string(text)));
-    }
-    inline_table(&fields)
 }

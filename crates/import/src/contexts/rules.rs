@@ -2,7 +2,6 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::content::answer;
 use super::exactly;
 use crate::convert::Scope;
 use crate::document::{Table, inline_table, key, string};
@@ -92,7 +91,7 @@ fn rewrite_parts(directive: &Directive) -> Result<Vec<(&'static str, String)>, S
 }
 
 /// The answer that a `return` gives, as TOML.
-fn answer_of(directive: &Directive) -> Result<String, String> {
+fn answer_of(scope: &Scope, directive: &Directive) -> Result<String, String> {
     let (status, text) = match directive.arguments.as_slice() {
         [only] => match only.parse::<u16>() {
             Ok(status) => (status, ""),
@@ -101,22 +100,29 @@ fn answer_of(directive: &Directive) -> Result<String, String> {
         [status, text] => (status.parse().map_err(|_| format!("`{status}` is no status"))?, text.as_str()),
         _ => return Err("a status is expected".to_owned()),
     };
+    let mut fields = vec![("status", status.to_string())];
     match status {
-        444 => Err("drover does not close without an answer".to_owned()),
-        301 | 302 | 303 | 307 | 308 => Ok(answer(status, "location", text)),
-        200..=599 => Ok(answer(status, "body", text)),
-        _ => Err(format!("{status} is no status of a final response")),
+        444 => return Err("drover does not close without an answer".to_owned()),
+        301 | 302 | 303 | 307 | 308 => fields.push(("location", string(text))),
+        200..=599 if text.is_empty() => {}
+        200..=599 => {
+            fields.push(("body", string(text)));
+            fields.push(("content_type", string(&scope.default_type)));
+        }
+        _ => return Err(format!("{status} is no status of a final response")),
     }
+    Ok(inline_table(&fields))
 }
 
 /// What a location always answers is its answer; everything else is a step among others.
 fn answered(scope: &mut Scope, directive: &Directive) -> Verdict {
-    let answer = answer_of(directive)?;
+    let answer = answer_of(scope, directive)?;
+    let has_body = answer.contains("content_type");
     match scope.level == Location && scope.count("rules") == 0 {
         true => scope.set("return", answer),
         false => scope.push("rules", rule(None, vec![("return", answer)])),
     }
-    Ok(None)
+    Ok(has_body.then(|| "the type is the default one, whatever the path's extension".to_owned()))
 }
 
 fn condition(scope: &mut Scope, directive: &Directive) -> Verdict {
@@ -126,7 +132,7 @@ fn condition(scope: &mut Scope, directive: &Directive) -> Verdict {
         let parts = match inner.name.as_str() {
             "set" => set_parts(inner)?,
             "rewrite" => rewrite_parts(inner)?,
-            "return" => vec![("return", answer_of(inner)?)],
+            "return" => vec![("return", answer_of(scope, inner)?)],
             name => return Err(format!("a rule of drover has nothing like `{name}` inside of it")),
         };
         rules.push(rule(Some(&when), parts));

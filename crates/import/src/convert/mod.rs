@@ -68,6 +68,14 @@ impl Converter {
         let mut left = Left { down: Vec::new(), inner: Vec::new() };
         let says =
             |name: &str| nodes.iter().any(|node| matches!(node, Node::Directive(own) if own.name == name));
+        // It counts for all of the block, wherever it stands.
+        for node in nodes {
+            if let Node::Directive(Directive { name, arguments, .. }) = node
+                && let ("default_type", [kind]) = (name.as_str(), arguments.as_slice())
+            {
+                scope.default_type.clone_from(kind);
+            }
+        }
         for directive in handed.iter().filter(|directive| !says(&directive.name)) {
             self.directive(scope, directive, &mut left);
         }
@@ -124,7 +132,7 @@ impl Converter {
         for (comments, inner) in &left.inner {
             match inner.name.as_str() {
                 "upstream" => upstreams.push(self.upstream(comments, inner)),
-                _ => servers.extend(self.server(comments, inner, &left.down)),
+                _ => servers.extend(self.server(&scope, comments, inner, &left.down)),
             }
         }
         let mut tables = scope.finish();
@@ -143,22 +151,29 @@ impl Converter {
         scope.finish()
     }
 
-    fn server(&mut self, comments: &[String], block: &Directive, handed: &[&Directive]) -> Vec<Table> {
-        let mut scope = Scope::new(Level::Server, "[[http.servers]]");
+    fn server(
+        &mut self,
+        http: &Scope,
+        comments: &[String],
+        block: &Directive,
+        handed: &[&Directive],
+    ) -> Vec<Table> {
+        let mut scope = http.inside(Level::Server, "[[http.servers]]");
         comments.iter().for_each(|text| scope.comment(text));
         let nodes = block.block.as_deref().unwrap_or_default();
         let left = self.block(&mut scope, nodes, handed);
         let mut locations = Vec::new();
         for (comments, inner) in &left.inner {
-            locations.extend(self.location(comments, inner, &left.down, 1));
+            locations.extend(self.location(&scope, comments, inner, &left.down, 1));
         }
         if scope.count("listen") == 0 {
             scope.push("listen", string("0.0.0.0:80"));
         }
+        let rest = scope.inside(Level::Location, "[[http.servers.locations]]");
         let mut tables = scope.finish();
         let covered = block.inner().any(|inner| inner.name == "location" && inner.arguments == ["/"]);
         if !covered {
-            locations.extend(self.rest_of_server(&left.down));
+            locations.extend(self.rest_of_server(rest, &left.down));
         }
         self.note(block, Outcome::CarriedOver, "");
         tables.extend(locations);
@@ -166,8 +181,7 @@ impl Converter {
     }
 
     /// nginx answers by what the server says where no location matches.
-    fn rest_of_server(&mut self, handed: &[&Directive]) -> Vec<Table> {
-        let mut scope = Scope::new(Level::Location, "[[http.servers.locations]]");
+    fn rest_of_server(&mut self, mut scope: Scope, handed: &[&Directive]) -> Vec<Table> {
         scope.set("path", string("/"));
         self.block(&mut scope, &[], handed);
         scope.finish()
@@ -175,13 +189,14 @@ impl Converter {
 
     fn location(
         &mut self,
+        outer: &Scope,
         comments: &[String],
         block: &Directive,
         handed: &[&Directive],
         depth: usize,
     ) -> Vec<Table> {
         let header = format!("[[http.servers{}]]", ".locations".repeat(depth));
-        let mut scope = Scope::new(Level::Location, &header);
+        let mut scope = outer.inside(Level::Location, &header);
         comments.iter().for_each(|text| scope.comment(text));
         match contexts::path(&block.arguments) {
             Ok(path) => scope.set("path", path),
@@ -194,7 +209,7 @@ impl Converter {
         let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), handed);
         let mut nested = Vec::new();
         for (comments, inner) in &left.inner {
-            nested.extend(self.location(comments, inner, &left.down, depth + 1));
+            nested.extend(self.location(&scope, comments, inner, &left.down, depth + 1));
         }
         let mut tables = scope.finish();
         tables.extend(nested);

@@ -10,6 +10,8 @@ const LONG_LISTS: &[&str] = &["rules", "error_pages", "servers"];
 pub(crate) struct Scope {
     pub(crate) level: Level,
     pub(crate) table: Table,
+    /// The media type of what has no other.
+    pub(crate) default_type: String,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
@@ -38,6 +40,8 @@ impl Scope {
         Scope {
             level,
             table: Table::new(header),
+            // What nginx takes where nothing is said.
+            default_type: "text/plain".to_owned(),
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
@@ -45,6 +49,11 @@ impl Scope {
             lists: Vec::new(),
             behind: Vec::new(),
         }
+    }
+
+    /// A block inside of this one.
+    pub(crate) fn inside(&self, level: Level, header: &str) -> Scope {
+        Scope { default_type: self.default_type.clone(), ..Scope::new(level, header) }
     }
 
     /// Sets a key of the table. The keys of the main level have the table's name in front.
