@@ -160,3 +160,8 @@ fn locations_and_error_pages() {
 fn conditions_and_maps() {
     both_answer_the_same("conditions.conf");
 }
+
+#[test]
+fn limits_and_access() {
+    both_answer_the_same("limits.conf");
+}

@@ -44,6 +44,12 @@ pub(crate) enum Command {
     /// Prints the config to standard output, and to standard error what became of each directive: what was carried
     /// over, with what difference, and what was not. A directive that was not is left as a comment at its place.
     Import(ImportArgs),
+    /// Have the executable that is installed by now take over from a running daemon
+    ///
+    /// Starts it beside the running master with the same listen sockets, waits until its workers serve, and has the
+    /// old master leave once its connections have finished. Exits with 0 then, and with 1 and what is wrong if the new
+    /// executable does not come to serve; the old master then goes on. No connection is lost either way.
+    Upgrade(UpgradeArgs),
     /// Show the master and its workers: state, connections, accepts, requests
     Status(StatusArgs),
 }
@@ -91,6 +97,16 @@ pub(crate) struct ImportArgs {
     /// Print what each directive becomes instead, in Markdown
     #[arg(long, conflicts_with_all = ["path", "report", "strict"])]
     pub(crate) reference: bool,
+}
+
+/// Arguments of `drover upgrade`.
+#[derive(Args, Debug)]
+pub(crate) struct UpgradeArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Leave the old master running beside the new one, so that the upgrade can be taken back
+    #[arg(long)]
+    pub(crate) keep_old: bool,
 }
 
 /// Arguments of `drover status`.

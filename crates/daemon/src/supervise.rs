@@ -37,6 +37,7 @@ impl Master {
             }
             match self.workers.remove(pid) {
                 Some(process) => self.bury(process, status),
+                None if self.successor_ended(pid, status) => {}
                 None => debug!("process {pid}, which is no worker, {}", workers::describe(status)),
             }
         }
@@ -72,6 +73,9 @@ impl Master {
         });
         self.board.fold(&process.block);
         self.keep_seat(&process);
+        if self.workers.iter().all(|process| process.generation >= self.generation.number) {
+            self.generation.sockets.forget_left();
+        }
         let who = process.who();
         match wanted {
             false => return info!("{who} {how} after {life:.1?}"),

@@ -7,6 +7,7 @@ mod findings;
 mod import;
 mod run;
 mod status;
+mod upgrade;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -18,6 +19,7 @@ pub(crate) use control::{reload, reopen, stop};
 pub(crate) use import::import;
 pub(crate) use run::run;
 pub(crate) use status::status;
+pub(crate) use upgrade::upgrade;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
 pub(crate) fn print_findings(findings: &Findings) {

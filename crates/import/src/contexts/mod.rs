@@ -3,6 +3,7 @@
 mod content;
 mod fields;
 mod http;
+pub(crate) mod limits;
 mod listen;
 mod logs;
 mod main;
@@ -17,6 +18,7 @@ pub(crate) use http::path;
 pub(crate) const ROWS: &[&[Row]] = &[
     main::ROWS,
     http::ROWS,
+    limits::ROWS,
     listen::ROWS,
     content::ROWS,
     fields::ROWS,

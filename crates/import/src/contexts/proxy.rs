@@ -108,12 +108,12 @@ fn balance(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
         ("hash", [text]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(text));
+            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
             return Ok(Some("few keys move when servers change, as with `consistent`".to_owned()));
         }
         ("hash", [text, "consistent"]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(text));
+            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
             return Ok(Some("keys go to other servers than with nginx's ring".to_owned()));
         }
         _ => return Err("drover has no such method".to_owned()),

@@ -66,14 +66,16 @@ impl Converter {
     /// Puts what stands in a block into its scope, `handed` from outside first.
     fn block<'a>(&mut self, scope: &mut Scope, nodes: &'a [Node], handed: &[&'a Directive]) -> Left<'a> {
         let mut left = Left { down: Vec::new(), inner: Vec::new() };
-        let says =
-            |name: &str| nodes.iter().any(|node| matches!(node, Node::Directive(own) if own.name == name));
-        // It counts for all of the block, wherever it stands.
+        let says = |name: &str| {
+            nodes.iter().any(|node| matches!(node, Node::Directive(own) if is_one_list(&own.name, name)))
+        };
+        // These count for all of the block, wherever they stand.
         for node in nodes {
-            if let Node::Directive(Directive { name, arguments, .. }) = node
-                && let ("default_type", [kind]) = (name.as_str(), arguments.as_slice())
-            {
-                scope.default_type.clone_from(kind);
+            if let Node::Directive(directive) = node {
+                scope.refusals.note(directive);
+                if directive.name == "default_type" {
+                    directive.arguments.iter().for_each(|kind| scope.default_type.clone_from(kind));
+                }
             }
         }
         for directive in handed.iter().filter(|directive| !says(&directive.name)) {
@@ -215,4 +217,10 @@ impl Converter {
         tables.extend(nested);
         tables
     }
+}
+
+/// Whether directives of these names are one list, which is inherited as a whole or not at all.
+fn is_one_list(one: &str, other: &str) -> bool {
+    let access = ["allow", "deny"];
+    one == other || access.contains(&one) && access.contains(&other)
 }

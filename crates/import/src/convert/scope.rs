@@ -1,5 +1,6 @@
 //! A block on its way: the table that it becomes, and what can be written only once all of it is known.
 
+use crate::contexts::limits::Refusals;
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
 
@@ -12,6 +13,7 @@ pub(crate) struct Scope {
     pub(crate) table: Table,
     /// The media type of what has no other.
     pub(crate) default_type: String,
+    pub(crate) refusals: Refusals,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
@@ -42,6 +44,7 @@ impl Scope {
             table: Table::new(header),
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
+            refusals: Refusals::default(),
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
@@ -53,7 +56,11 @@ impl Scope {
 
     /// A block inside of this one.
     pub(crate) fn inside(&self, level: Level, header: &str) -> Scope {
-        Scope { default_type: self.default_type.clone(), ..Scope::new(level, header) }
+        Scope {
+            default_type: self.default_type.clone(),
+            refusals: self.refusals,
+            ..Scope::new(level, header)
+        }
     }
 
     /// Sets a key of the table. The keys of the main level have the table's name in front.
