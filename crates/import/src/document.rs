@@ -110,10 +110,10 @@ impl fmt::Display for Table {
         for line in &self.lines {
             match line {
                 Line::Comment(text) if text.is_empty() => writeln!(formatter, "#")?,
-                Line::Comment(text) => writeln!(formatter, "# {text}")?,
+                Line::Comment(text) => writeln!(formatter, "# {}", printable(text))?,
                 Line::Entry { key, value, behind: None } => writeln!(formatter, "{key} = {value}")?,
                 Line::Entry { key, value, behind: Some(text) } => {
-                    writeln!(formatter, "{key} = {value}  # {text}")?;
+                    writeln!(formatter, "{key} = {value}  # {}", printable(text))?;
                 }
             }
         }
@@ -121,9 +121,25 @@ impl fmt::Display for Table {
     }
 }
 
+/// A comment is one line, and has no control characters but tabs (TOML 1.0, "Comment").
+fn printable(text: &str) -> String {
+    let shown = |c: char| match c.is_control() && c != '\t' {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comment_stays_a_comment() {
+        let mut table = Table::new("");
+        table.comment("a\nb\u{8}\tc");
+        assert_eq!(table.to_string(), "# a\\nb\\u{8}\tc\n");
+    }
 
     #[test]
     fn a_table_is_written_as_one_would() {
