@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use drover_tests::{
     Config, Directory, Drover, Port, binary, descriptors, eventually, masters, process, sockets,
@@ -45,7 +44,7 @@ impl Setup {
                 Some(inode) if listening.contains(&inode) => "listener".to_owned(),
                 Some(inode) if Some(inode) == of_unix => "unix listener".to_owned(),
                 Some(_) => "channel".to_owned(),
-                None => file_name(pid, number, &target),
+                None => target.rsplit('/').next().unwrap_or_default().to_owned(),
             };
             *kinds.entry(kind).or_default() += 1;
         }
@@ -97,17 +96,6 @@ impl Setup {
                 &seen[1..]
             );
         }
-    }
-}
-
-/// The name of an open file. One that was linked to a name and unlinked from another is deleted by the kernel's
-/// word, which is about the name it was opened by.
-fn file_name(pid: Pid, number: i32, target: &str) -> String {
-    let name = target.rsplit('/').next().unwrap_or_default();
-    let links = fs::metadata(format!("/proc/{pid}/fd/{number}")).map_or(0, |metadata| metadata.nlink());
-    match name.strip_suffix(" (deleted)") {
-        Some(name) if links > 0 => name.to_owned(),
-        _ => name.to_owned(),
     }
 }
 
