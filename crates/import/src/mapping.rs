@@ -42,6 +42,8 @@ pub(crate) enum How {
     /// It has no effect in drover and needs none.
     Nothing,
     Unsupported,
+    /// drover has nothing for it, and without it somebody would be let in: what it guards is closed.
+    Guard,
 }
 
 /// The row of a directive that stands at `level`.
@@ -79,7 +81,7 @@ impl Row {
                 value(|text| text.parse::<i64>().ok().map(|number| number.to_string()), "a number")?
             }
             How::Text => value(|text| Some(crate::document::string(text)), "a text")?,
-            How::Block | How::Nothing | How::Unsupported => return Ok(None),
+            How::Block | How::Nothing | How::Unsupported | How::Guard => return Ok(None),
         };
         scope.set(self.becomes, value);
         Ok(None)
@@ -95,6 +97,7 @@ pub fn reference() -> String {
         let becomes = match row.how {
             How::Nothing => format!("no effect: {}", row.becomes),
             How::Unsupported => format!("not supported: {}", row.becomes),
+            How::Guard => format!("not supported, what it guards is closed: {}", row.becomes),
             How::Block => row.becomes.to_owned(),
             _ => keys(row.becomes),
         };

@@ -83,7 +83,20 @@ impl Directive {
 
 fn quoted(word: &str) -> String {
     let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || ";{}\"'#\\".contains(c));
-    if plain { word.to_owned() } else { format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")) }
+    if plain {
+        return word.to_owned();
+    }
+    let mut text = String::from("\"");
+    for character in word.chars() {
+        match character {
+            '"' | '\\' => text.extend(['\\', character]),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            _ => text.push(character),
+        }
+    }
+    text + "\""
 }
 
 /// Why a file could not be read.
@@ -307,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_line_is_written_so_that_it_means_the_same() {
-        for line in ["a \"b c\" \"\" \"d\\\"\\\\\" e$f;", "if ($a ~ b) { ... }"] {
+        for line in ["a \"b\\n c\" \"\" \"d\\\"\\\\\" e$f;", "if ($a ~ b) { ... }"] {
             let text = line.replace("...", "");
             assert_eq!(directives(&text)[0].line(), line);
         }

@@ -162,6 +162,14 @@ fn what_is_not_supported_is_a_comment_and_in_the_report() {
 }
 
 #[test]
+fn what_guarded_a_place_is_never_just_left_out() {
+    let location = first_location("location / { root /srv; allow all; auth_request /check; }");
+    assert!(location.contains("access = [\"deny all\"]"), "{location}");
+    let denied = first_location("location / { deny nonsense.example; }");
+    assert!(denied.contains("nonsense.example"), "{denied}");
+}
+
+#[test]
 fn every_directive_is_in_the_report_once() {
     let outcomes =
         outcomes("http { gzip on; server { location /a { } location /b { } } server { location / { } } }");

@@ -50,7 +50,6 @@ pub(super) const ROWS: &[Row] = &[
     row("map_hash_max_size", "tables have the size they need", &[Http], How::Nothing),
     row("map_hash_bucket_size", "tables have the size they need", &[Http], How::Nothing),
     row("lingering_close", "drover lingers where the client may still be sending", &[Http], How::Nothing),
-    row("satisfy", "drover asks for all of them", &[Http], How::Unsupported),
     row("resolver", "names are resolved as the system does", &[Http], How::Nothing),
     row("ssl_certificate", "drover does not speak TLS", &[Http], How::Unsupported),
     row("ssl_certificate_key", "drover does not speak TLS", &[Http], How::Unsupported),
@@ -61,7 +60,6 @@ pub(super) const ROWS: &[Row] = &[
     row("ssl_prefer_server_ciphers", "drover does not speak TLS", &[Http], How::Unsupported),
     row("fastcgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
     row("uwsgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
-    row("limit_except", "drover has no such block", &[Http], How::Unsupported),
     row("split_clients", "drover has nothing that splits by share", &[Http], How::Unsupported),
 ];
 

@@ -99,6 +99,11 @@ impl Converter {
             How::Block => left.inner.push((scope.take_comments(), directive)),
             How::Nothing => self.note(directive, Outcome::NoEffect, row.becomes),
             How::Unsupported => self.unsupported(scope, directive, row.becomes),
+            How::Guard if scope.level == Level::Http => left.down.push(directive),
+            How::Guard => {
+                self.unsupported(scope, directive, &format!("{}; what it guards is closed", row.becomes));
+                scope.close();
+            }
             _ if row.levels.contains(&scope.level) => self.apply(scope, row, directive),
             _ if row.levels.iter().any(|level| *level > scope.level) => left.down.push(directive),
             _ => self.unsupported(scope, directive, "drover has this for the whole service only"),

@@ -99,6 +99,12 @@ impl Scope {
         self.set(key, text);
     }
 
+    /// Lets nobody in.
+    pub(crate) fn close(&mut self) {
+        self.lists.retain(|(key, _)| *key != "access");
+        self.push("access", string("deny all"));
+    }
+
     /// How many values a list has.
     pub(crate) fn count(&self, key: &str) -> usize {
         self.lists.iter().find(|(known, _)| *known == key).map_or(0, |(_, values)| values.len())
