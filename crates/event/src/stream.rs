@@ -16,8 +16,11 @@ use std::time::Duration;
 
 use drover_sys::socket;
 use nix::errno::Errno;
+use nix::libc::linger;
 use nix::sys::sendfile::sendfile64;
-use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, shutdown};
+use nix::sys::socket::{
+    MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown, sockopt,
+};
 
 use crate::clock::Millis;
 use crate::connection::{Connection, Holder, Idle, PeerAddress, Phase};
@@ -335,6 +338,13 @@ impl Stream {
     /// What `shutdown(2)` reports.
     pub fn shutdown_send(&self) -> io::Result<()> {
         self.with_socket(|socket| Ok(shutdown(socket.as_raw_fd(), Shutdown::Write)?))
+    }
+
+    /// Has the connection reset when it closes, so that the peer cannot take what it received for whole.
+    pub fn reset_on_close(&self) {
+        // socket(7): with a linger time of zero. A connection that is gone needs no reset.
+        let at_once = linger { l_onoff: 1, l_linger: 0 };
+        let _ = self.with_socket(|socket| Ok(setsockopt(socket, sockopt::Linger, &at_once)?));
     }
 }
 

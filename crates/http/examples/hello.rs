@@ -14,14 +14,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpNoDelay;
 
 fn location(path: &str) -> Location {
-    Location {
-        path: PathMatch::Prefix(path.to_owned()).into(),
-        root: None,
-        index: None,
-        return_: None,
-        client_body_size: None,
-        access_log: None,
-    }
+    Location::new(PathMatch::Prefix(path.to_owned()))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,13 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(root) = arguments.next() {
         locations.push(Location { root: Some(std::path::PathBuf::from(root).into()), ..location("/files/") });
     }
-    let server = Server {
-        listen: vec![Listen::new(ListenAddress::Tcp(address)).into()].into(),
-        server_names: Vec::new(),
-        root: None,
-        index: Vec::new(),
-        locations,
-    };
+    let server = Server { locations, ..Server::new(Listen::new(ListenAddress::Tcp(address))) };
     let config = Http { servers: vec![server], keepalive_requests: 1_000_000_000, ..Http::default() };
 
     let plan = Plan::new(&config)?;

@@ -7,7 +7,10 @@ use drover_event::Millis;
 
 use crate::h1::head::Head;
 use crate::h1::method::Method;
-use crate::handler::files::OpenFile;
+use crate::h1::name::Name;
+use crate::handler::files::multipart::Parts;
+use crate::handler::files::offers::Encoded;
+use crate::handler::files::open_file::OpenFile;
 use crate::response::{self, Date, Fate};
 use crate::template::Template;
 
@@ -32,6 +35,11 @@ impl Request<'_> {
         self.head.path(self.bytes)
     }
 
+    /// Whether a field of this name is there.
+    pub(crate) fn has(&self, name: Name) -> bool {
+        self.head.values(name, self.bytes).next().is_some()
+    }
+
     /// Whether the answer has a body, where its status allows one.
     pub(crate) fn wants_body(&self) -> bool {
         self.head.method != Method::Head
@@ -43,6 +51,10 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// Several ranges of a file.
+    Parts(Box<Parts>),
+    /// A file that is encoded on its way.
+    Encoded(Box<Encoded>),
 }
 
 /// An answer, begun: its head stands in the output.
@@ -51,11 +63,13 @@ pub(crate) struct Answer {
     /// Bytes of the body that stand in the output.
     pub(crate) body: usize,
     pub(crate) rest: Rest,
+    /// The head says that the connection closes, whatever was to become of it.
+    pub(crate) closes: bool,
 }
 
 impl Answer {
     pub(crate) fn complete(status: u16, body: usize) -> Answer {
-        Answer { status, body, rest: Rest::Nothing }
+        Answer { status, body, rest: Rest::Nothing, closes: false }
     }
 }
 

@@ -22,6 +22,7 @@
 mod access_log;
 mod conditional;
 pub mod config;
+mod encoding;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzz;
@@ -31,6 +32,7 @@ mod open;
 mod open_file_cache;
 pub(crate) mod path;
 mod plan;
+mod range;
 mod response;
 mod router;
 mod server;

@@ -11,9 +11,12 @@ use drover_config::{Located, LogFile};
 
 use crate::access_log::{LogPlan, Target};
 use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Listener, PathMatch};
+use crate::encoding::Levels;
+use crate::encoding::compression::{self, Compression};
 use crate::h1::head::Limits;
 use crate::handler::Handler;
-use crate::handler::files::{Files, StorePlan};
+use crate::handler::files::Files;
+use crate::handler::files::store::StorePlan;
 use crate::handler::fixed::Fixed;
 use crate::router::{Match, Names, Paths};
 use crate::template::{Template, TemplateError};
@@ -69,6 +72,9 @@ pub(crate) struct Compiled {
     /// For requests that reach no location.
     pub(crate) default_log: Option<LogUse>,
     pub(crate) store: StorePlan,
+    pub(crate) levels: Levels,
+    /// Responses that a worker encodes at a time.
+    pub(crate) encoders: u32,
 }
 
 /// How long a connection is waited for.
@@ -160,6 +166,7 @@ struct Compiler<'a> {
     logs: Vec<LogPlan>,
     locations: Vec<Location>,
     default_log: Option<LogUse>,
+    compression: Compression,
 }
 
 impl<'a> Compiler<'a> {
@@ -170,7 +177,9 @@ impl<'a> Compiler<'a> {
         };
         let (roots, logs, locations) = (Vec::new(), Vec::new(), Vec::new());
         let server = server.into();
-        let mut compiler = Compiler { config, server, roots, logs, locations, default_log: None };
+        let compression = Compression::new(&config.compression);
+        let mut compiler =
+            Compiler { config, server, roots, logs, locations, default_log: None, compression };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
     }
@@ -195,6 +204,7 @@ impl<'a> Compiler<'a> {
             entries: config.open_file_cache.entries,
             valid: config.open_file_cache.valid,
             small: config.open_file_cache.small_file.bytes(),
+            max_ranges: config.max_ranges,
             types: Rc::new(Types::new(&types, &config.default_type)),
             server: self.server.clone(),
         };
@@ -225,6 +235,8 @@ impl<'a> Compiler<'a> {
             logs: self.logs,
             default_log: self.default_log,
             store,
+            levels: compression::levels(&config.compression),
+            encoders: config.compression.max_concurrent,
         })
     }
 
@@ -240,7 +252,7 @@ impl<'a> Compiler<'a> {
             self.locations.push(location);
         }
         let fallback = self.locations.len();
-        let handler = self.files(config.root.as_ref(), &config.index);
+        let handler = self.files(config, None);
         let body_limit = self.config.client_body_size.bytes();
         self.locations.push(Location { handler, delay: None, log: self.default_log.clone(), body_limit });
         let name = config.server_names.first().map(|name| name.as_bytes().into()).unwrap_or_default();
@@ -254,14 +266,12 @@ impl<'a> Compiler<'a> {
     ) -> Result<Location, PlanError> {
         let handler = match &config.return_ {
             Some(fixed) => {
-                let fixed = Fixed::new(fixed, &self.server);
+                let compression = self.compression(Some(config));
+                let fixed = Fixed::new(fixed, &self.server, &compression);
                 let wrong = |source| PlanError::Return { path: config.path.to_string(), source };
                 Handler::Fixed(fixed.map_err(wrong)?)
             }
-            None => {
-                let root = config.root.as_ref().or(server.root.as_ref());
-                self.files(root, config.index.as_ref().unwrap_or(&server.index))
-            }
+            None => self.files(server, Some(config)),
         };
         let log = match &config.access_log {
             Some(log) => self.log_use(log)?,
@@ -272,16 +282,30 @@ impl<'a> Compiler<'a> {
         Ok(Location { handler, delay, log, body_limit })
     }
 
-    fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {
-        let Some(root) = root else { return Handler::Nothing };
-        let root: &PathBuf = root;
+    /// The files of a location, or of what no location is for.
+    fn files(&mut self, server: &config::Server, location: Option<&config::Location>) -> Handler {
+        let Some(root) = location.and_then(|own| own.root.as_ref()).or(server.root.as_ref()) else {
+            return Handler::Nothing;
+        };
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
-        self.roots.push(root.clone());
+        self.roots.push(root.to_path_buf());
+        let index = location.and_then(|own| own.index.as_ref()).unwrap_or(&server.index);
+        let precompressed = location.and_then(|own| own.precompressed.as_ref());
         Handler::Files(Files {
             root: number,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
+            autoindex: location.and_then(|own| own.autoindex).unwrap_or(server.autoindex),
+            precompressed: compression::each_once(precompressed.unwrap_or(&server.precompressed)),
+            compression: self.compression(location),
         })
+    }
+
+    fn compression(&self, location: Option<&config::Location>) -> Compression {
+        match location.and_then(|own| own.compression.as_ref()) {
+            Some(codings) => self.compression.with(codings),
+            None => self.compression.clone(),
+        }
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {

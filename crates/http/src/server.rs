@@ -10,9 +10,10 @@ use drover_event::{Core, Service, Stream};
 use jiff::tz::TimeZone;
 
 use crate::access_log::{LocalTime, Log, Target};
+use crate::encoding::encoders::Encoders;
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
-use crate::handler::files::FileStore;
+use crate::handler::files::store::FileStore;
 use crate::plan::{Compiled, LogUse, Plan};
 use crate::variables::Facts;
 
@@ -68,7 +69,7 @@ impl Plan {
         let state = Rc::new(WorkerState {
             logs: self.0.logs.iter().map(open).collect::<Result<_, _>>()?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
-            store: FileStore::new(&self.0.store),
+            store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
             pid: std::process::id(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_config::{Kind, Located, Node, Output, Reader, Shape, Size, Value};
 
-use super::{AccessLog, LONGEST};
+use super::{AccessLog, Coding, LONGEST};
 
 drover_config::table! {
     /// What is served under a path.
@@ -19,6 +19,15 @@ drover_config::table! {
         /// Files that stand for a directory; else the server's.
         #[example = "[\"index.html\"]"]
         pub index: Option<Vec<Located<String>>> = None,
+        /// Whether a directory without such a file is listed; else as the server says.
+        #[example = "true"]
+        pub autoindex: Option<bool> = None,
+        /// Encodings in which a file may lie beside itself; else the server's.
+        #[example = "[\"br\", \"gzip\"]"]
+        pub precompressed: Option<Vec<Located<Coding>>> = None,
+        /// Encodings to offer for responses on their way; else as in [http.compression].
+        #[example = "[\"zstd\", \"br\", \"gzip\"]"]
+        pub compression: Option<Vec<Located<Coding>>> = None,
         /// A fixed answer instead of files.
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
@@ -29,6 +38,23 @@ drover_config::table! {
         /// The log of requests; else as in [http].
         #[example = "\"off\""]
         pub access_log: Option<AccessLog> = None,
+    }
+}
+
+impl Location {
+    /// A location that says nothing but its path.
+    pub fn new(path: PathMatch) -> Location {
+        Location {
+            path: path.into(),
+            root: None,
+            index: None,
+            autoindex: None,
+            precompressed: None,
+            compression: None,
+            return_: None,
+            client_body_size: None,
+            access_log: None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod access_log;
 mod check;
+mod compression;
 mod listen;
 mod location;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use drover_config::{Located, Size};
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
 pub use check::{CheckContext, WrongVariable};
+pub use compression::{Coding, Compression};
 pub use listen::{Accept, Listen, Listener};
 pub use location::{Location, PathMatch, Return};
 
@@ -65,9 +67,14 @@ drover_config::table! {
         pub server_tokens: bool = true,
         /// Whether files that are not cached are sent by the kernel, without copying them to user space.
         pub sendfile: bool = true,
+        /// Ranges that a request may ask for, else it gets the whole file; 0 for no ranges.
+        #[range = 0..=1000]
+        pub max_ranges: u32 = 16,
         /// Media types by file extension, before those built in.
         #[example = "wasm = \"application/wasm\""]
         pub types: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Encoding of responses on their way, as far as the client accepts it.
+        pub compression: Compression = Compression::default(),
         /// Files that each worker keeps open.
         pub open_file_cache: OpenFileCache = OpenFileCache::default(),
         /// The log of requests.
@@ -107,7 +114,26 @@ drover_config::table! {
         pub root: Option<Located<PathBuf>> = None,
         /// Files that stand for a directory, the first that exists.
         pub index: Vec<Located<String>> = vec!["index.html".to_owned().into()],
+        /// Whether a directory without such a file is listed.
+        pub autoindex: bool = false,
+        /// Encodings in which a file may lie beside itself (.gz, .br, .zst) and is sent, unless that one is older.
+        pub precompressed: Vec<Located<Coding>> = Vec::new(),
         /// What is served where.
         pub locations: Vec<Location> = Vec::new(),
+    }
+}
+
+impl Server {
+    /// A server on one address that serves nothing yet.
+    pub fn new(listen: Listen) -> Server {
+        Server {
+            listen: vec![listen.into()].into(),
+            server_names: Vec::new(),
+            root: None,
+            index: vec!["index.html".to_owned().into()],
+            autoindex: false,
+            precompressed: Vec::new(),
+            locations: Vec::new(),
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod at_length;
 mod block;
 pub(crate) mod body;
+mod chunks;
 pub(crate) mod connection;
 pub(crate) mod head;
 pub(crate) mod method;
@@ -10,6 +11,7 @@ pub(crate) mod name;
 mod report;
 pub(crate) mod rule;
 mod scan;
+mod send;
 pub(crate) mod target;
 mod usual;
 pub(crate) mod work;

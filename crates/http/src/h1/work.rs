@@ -28,14 +28,16 @@ use super::rule::Refusal;
 use super::target::Form;
 use crate::exchange::{self, Answer, Request, Rest};
 use crate::handler::Handler;
-use crate::handler::files::OpenFile;
+use crate::handler::files::multipart::Parts;
+use crate::handler::files::offers::Encoded;
+use crate::handler::files::open_file::OpenFile;
 use crate::plan::Location;
 use crate::response::{Date, Fate};
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
 /// Output that is sent before more is made.
-const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
+pub(super) const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
 /// Output memory that is kept for the next connection.
 const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
 
@@ -53,6 +55,10 @@ pub(crate) enum Step {
     Delay(Duration),
     /// The output sent, and then a part of a file; then [`Work::finish`] called.
     Send(Rc<OpenFile>, Range<u64>),
+    /// The same with several parts of a file.
+    SendParts(Box<Parts>),
+    /// The same with a file that is encoded on its way.
+    SendEncoded(Box<Encoded>),
     /// The output sent and the connection closed; `linger` where the client may still be sending.
     Close { linger: bool },
 }
@@ -310,6 +316,9 @@ impl Work {
             let wall = on.stream.core().wall_clock();
             self.handle(on, &location.handler, wall.http_date())
         };
+        if answer.closes {
+            self.fate = Fate::Close;
+        }
         if let Some(log) = &location.log {
             let head_length = self.output.len() - before - answer.body;
             self.begun = (answer.status, head_length as u64, answer.body as u64);
@@ -324,12 +333,15 @@ impl Work {
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
+            Rest::Parts(parts) => Some(Step::SendParts(parts)),
+            Rest::Encoded(encoded) => Some(Step::SendEncoded(encoded)),
         }
     }
 
     #[inline]
     fn handle(&mut self, on: &Conversation, handler: &Handler, date: &Date) -> Answer {
         if self.head.target.form == Form::Origin
+            && !self.head.conditional
             && let Some(prepared) = handler.prepared()
         {
             let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);

@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing here asks the system.
 
+mod compression;
 mod listen;
 mod location;
 mod names;
@@ -38,6 +39,7 @@ impl Http {
         listen::check(self, context.accept, findings);
         names::check(self, findings);
         location::check(self, findings);
+        compression::check(self, findings);
         texts::check(self, context, findings);
     }
 }
