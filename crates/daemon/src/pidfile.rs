@@ -25,11 +25,7 @@ impl PidFile {
     pub(crate) fn check_free(path: &Path) -> Result<(), LockError> {
         match lock::holder(path) {
             None => Ok(()),
-            Some(pid) => Err(LockError::Held {
-                path: path.to_owned(),
-                pid,
-                command: lock::command_of(pid).map(|name| format!(" ({name})")).unwrap_or_default(),
-            }),
+            Some(pid) => Err(LockError::held(path, pid)),
         }
     }
 

@@ -109,12 +109,15 @@
 //! ([`Asked::Reclaim`]) or when the worker drains ([`Asked::Drain`]). [`Core::drain`] takes the
 //! listeners out, accepting first what only this worker was woken for.
 //!
+//! A pool of outgoing connections leaves those that are idle to the loop ([`Stream::keep`]): they are
+//! watched and can be closed as above, without a task each.
+//!
 //! # In which order to read the code
 //!
 //! Data first: `token`, `event`, `connection`, `posted`, `timer`, `clock`. Then `backend` (the
 //! contract, and one file for each mechanism) and `readiness`, where slots and backend meet. Then
 //! `worker`, which is the turn, and `task`. Then what protocol code holds: `stream`, `connect`,
-//! `splice`, `datagram`. `accept` has a file for each strategy. `core` ties them together.
+//! `kept`, `splice`, `datagram`. `accept` has a file for each strategy. `core` ties them together.
 //!
 //! # What is absent
 //!
@@ -139,6 +142,9 @@ mod datagram;
 mod debug;
 mod error;
 mod event;
+mod histogram;
+mod kept;
+mod lag;
 mod listener;
 mod notify;
 mod posted;
@@ -165,6 +171,9 @@ pub use datagram::{DatagramService, Session};
 pub use debug::{DebugConnection, logging_verbosely};
 pub use error::{Error, StreamError};
 pub use event::Direction;
+pub use histogram::{BUCKETS, Histogram, bucket_end};
+pub use kept::{Keeper, KeeperNumber, Kept, KeptEnd};
+pub use lag::{Durations, Lag};
 pub use listener::{ListenerOptions, Service, Strategy, UnknownStrategy};
 pub use notify::Notifier;
 pub use splice::{Carrying, PipeEnd, Piped, Side, pipe};

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use tracing::{debug, info};
 
+use crate::accept::balanced::part;
 use crate::accept::hope::Hope;
 use crate::accept::{self, Outcome, accept_one, put_in, take_out};
 use crate::connection::{Asked, Holder, Idle};
@@ -214,7 +215,7 @@ impl Core {
             return Err(Error::Watch { what: address, source });
         }
         if strategy == Strategy::Balanced {
-            self.stats().set(Gauge::Balancing, 1);
+            self.stats().set(Gauge::Balancing, state.gate.part());
         }
         Ok(())
     }
@@ -226,23 +227,15 @@ impl Core {
         if std::mem::replace(&mut self.state().draining, true) {
             return;
         }
-        self.stats().set(Gauge::Balancing, 0);
+        self.stats().set(Gauge::Balancing, part::NONE);
         let count = self.state().listeners.len() as u32;
         (0..count).for_each(|listener| self.leave(listener));
-        let idle: Vec<Token> = {
+        let kept: Vec<Token> = {
             let slots = &self.state().slots;
-            slots.idle_slots().map(|slot| slots.token(slot)).collect()
+            let kept = slots.idle_slots().filter(|slot| slots[*slot].idle == Some(Idle::Further));
+            kept.map(|slot| slots.token(slot)).collect()
         };
-        for token in idle {
-            // Those that were asked before this one may have closed it, or changed what it waits for.
-            let waits = {
-                let slots = &self.state().slots;
-                slots.resolve(token).is_some_and(|slot| slots[slot].idle == Some(Idle::Further))
-            };
-            if waits {
-                self.ask(token.index(), Asked::Drain);
-            }
-        }
+        self.ask_idle(kept, Asked::Drain);
     }
 
     /// Takes a listener out of the backend, accepts what is queued and closes this worker's

@@ -54,21 +54,42 @@ impl Core {
         self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
-    /// Asks the task of an idle slot to close it, now; while the mutex is held, once it is released.
+    /// Asks the holder of an idle slot to close it, now; while the mutex is held, once it is released.
     pub(crate) fn ask(&self, slot: u32, asked: Asked) {
-        let task = {
+        let (event, handler) = {
             let state = &mut *self.state();
             state.slots[slot].asked = Some(asked);
             state.slots.set_idle(slot, None);
-            let task = state.events[EventId::of_slot(slot, Direction::Read)].task;
-            if state.gate.is_held() && task != NONE {
-                return self.post(state, EventId::of_task(task), QueueName::Posted);
+            let own = EventId::of_slot(slot, Direction::Read);
+            // A kept stream has a handler that closes it, any other a task.
+            let event = match state.events[own].task {
+                _ if state.slots[slot].keeper != NONE => own,
+                NONE => return,
+                task => EventId::of_task(task),
+            };
+            if state.gate.is_held() {
+                return self.post(state, event, QueueName::Posted);
             }
-            task
+            (event, state.events[event].handler)
         };
-        if task != NONE {
-            self.resume(task);
+        handler(self, event);
+    }
+
+    /// Asks those of `idle` that are idle still; tells how many. Those that were asked before one may have
+    /// closed it, or changed what it waits for.
+    pub(crate) fn ask_idle(&self, idle: Vec<Token>, asked: Asked) -> u32 {
+        let mut count = 0;
+        for token in idle {
+            let waits = {
+                let slots = &self.state().slots;
+                slots.resolve(token).is_some_and(|slot| slots[slot].idle.is_some())
+            };
+            if waits {
+                self.ask(token.index(), asked);
+                count += 1;
+            }
         }
+        count
     }
 
     /// Acts on one readiness report, or posts what it sets off while the mutex is held.

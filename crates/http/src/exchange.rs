@@ -12,7 +12,7 @@ use crate::handler::files::multipart::Parts;
 use crate::handler::files::offers::Encoded;
 use crate::handler::files::open_file::OpenFile;
 use crate::response::{self, Date, Fate};
-use crate::template::Template;
+use crate::variables::Template;
 
 /// A request as handlers see it. They know no socket and no clock.
 pub(crate) struct Request<'a> {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use drover_config::{Findings, Kind, Leaf, Located, LogFile, Node, Output, Ranged, Reader, Value};
 use drover_event::{BackendKind, DebugConnection};
-use drover_http::config::{Accept, Http};
+use drover_http::config::Http;
+use drover_service::{Accept, Listener};
 use ipnet::IpNet;
 
 pub(crate) use system::System;
@@ -62,6 +63,16 @@ impl Config {
         self
     }
 
+    /// The listeners of all services.
+    pub(crate) fn listeners(&self) -> Vec<Listener> {
+        self.http.listeners().into_iter().map(|listener| listener.socket).collect()
+    }
+
+    /// Whether words for people may go to standard error: it is not a log of JSON lines alone.
+    pub(crate) fn people_read_stderr(&self) -> bool {
+        !(*self.log.file == LogFile::Stderr && self.log.format == Format::Json)
+    }
+
     /// How many workers there are.
     pub(crate) fn worker_count(&self, system: &System) -> u32 {
         match *self.process.workers {
@@ -101,6 +112,13 @@ drover_config::table! {
         pub nice: i32 = 0,
         /// Which CPU each worker stays on: "off", "auto" for one after the other, or a list of CPU numbers.
         pub cpu_affinity: Located<Affinity> = Affinity::Off.into(),
+        /// A worker that stays inside one turn for longer is reported, with what it is doing; "0s" for never.
+        #[range = Duration::ZERO..=LONGEST]
+        pub stall_warn: Duration = Duration::from_millis(100),
+        /// A worker that stays inside one turn for longer is killed and replaced; else it may take its time.
+        #[range = Duration::from_millis(100)..=LONGEST]
+        #[example = "\"30s\""]
+        pub stall_kill: Option<Duration> = None,
         /// Whether a master supervises the workers; false runs one process that is both, for debugging.
         pub master: Located<bool> = true.into(),
         /// Whether to leave the terminal and run in the background.

@@ -55,6 +55,8 @@ pub(super) async fn file(
     file: &OpenFile,
     range: Range<u64>,
 ) -> Result<(), StreamError> {
+    // Here and not only where it waits: a disk that is slow keeps the worker inside the calls that follow.
+    on.stream.set_phase(Phase::Sending);
     let mut at = range.start;
     let more = range.end - range.start < HEAD_ALONE;
     let sent = match send_output(on, work, more).await {
@@ -67,6 +69,7 @@ pub(super) async fn file(
 
 /// Sends the output and several parts of a file, and finishes the answer.
 pub(super) async fn parts(on: &mut Conversation, work: &mut Work, parts: &Parts) -> Result<(), StreamError> {
+    on.stream.set_phase(Phase::Sending);
     let mut sent = 0;
     let result = send_parts(on, work, parts, &mut sent).await;
     finish(on, work, sent);
@@ -100,6 +103,7 @@ pub(super) async fn encoded(
     work: &mut Work,
     mut encoded: Encoded,
 ) -> Result<(), StreamError> {
+    on.stream.set_phase(Phase::Sending);
     let mut sent = 0;
     let result = send_encoded(on, work, &mut encoded, &mut sent).await;
     if result.is_err() && !encoded.chunked {

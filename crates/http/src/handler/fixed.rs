@@ -1,5 +1,7 @@
 //! `return`: an answer that the config fixes, prepared when the config is read unless variables are in it.
 
+use drover_service::TemplateError;
+
 use crate::conditional::{Decision, Target, Validators};
 use crate::config::Return;
 use crate::encoding::accept::Accepted;
@@ -8,7 +10,7 @@ use crate::encoding::{self, Coding};
 use crate::exchange::{self, Answer, Request};
 use crate::h1::method::Method;
 use crate::response::{self, Prepared};
-use crate::template::{Template, TemplateError};
+use crate::variables::Template;
 
 /// A fixed answer.
 #[derive(Debug)]
