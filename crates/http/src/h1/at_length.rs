@@ -10,7 +10,8 @@ use tracing::debug;
 
 use super::connection::Conversation;
 use super::send::{self, flush};
-use super::work::{Step, Work};
+use super::step::Step;
+use super::work::Work;
 
 /// Goes on where waiting is needed, until the connection is idle again (true) or closed (false).
 pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work>, Step)) -> bool {

@@ -12,6 +12,7 @@ mod report;
 pub(crate) mod rule;
 mod scan;
 mod send;
+mod step;
 pub(crate) mod target;
 mod usual;
 pub(crate) mod work;

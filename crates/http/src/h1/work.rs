@@ -13,10 +13,6 @@
 //! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
 //! wants to see it; its spans count from there, so the input may be moved.
 
-use std::ops::Range;
-use std::rc::Rc;
-use std::time::Duration;
-
 use drover_event::{Buffer, Counter, Millis};
 
 use super::body::Body;
@@ -25,12 +21,10 @@ use super::head::{Framing, Head, Status};
 use super::method::Method;
 use super::report::About;
 use super::rule::Refusal;
+use super::step::Step;
 use super::target::Form;
 use crate::exchange::{self, Answer, Request, Rest};
 use crate::handler::Handler;
-use crate::handler::files::multipart::Parts;
-use crate::handler::files::offers::Encoded;
-use crate::handler::files::open_file::OpenFile;
 use crate::plan::Location;
 use crate::response::{Date, Fate};
 use crate::variables::Variable;
@@ -41,28 +35,6 @@ const REQUESTS_IN_ONE_GO: u32 = 32;
 pub(super) const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
 /// Output memory that is kept for the next connection.
 const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
-
-/// What [`Work::advance`] needs to go on.
-pub(crate) enum Step {
-    /// More of a head, or with nothing in the input a further request.
-    Receive,
-    /// More of a body, with room made by [`Work::room_for_body`].
-    ReceiveBody,
-    /// The output sent.
-    Flush,
-    /// The output sent, and others given their turn.
-    GiveWay,
-    /// The output sent, and some time to pass.
-    Delay(Duration),
-    /// The output sent, and then a part of a file; then [`Work::finish`] called.
-    Send(Rc<OpenFile>, Range<u64>),
-    /// The same with several parts of a file.
-    SendParts(Box<Parts>),
-    /// The same with a file that is encoded on its way.
-    SendEncoded(Box<Encoded>),
-    /// The output sent and the connection closed; `linger` where the client may still be sending.
-    Close { linger: bool },
-}
 
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
