@@ -47,7 +47,8 @@ pub fn serve_with(settings: Settings, change: impl FnOnce(&mut Http)) -> Server 
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = socket.local_addr().expect("a bound socket has an address");
     socket.set_nonblocking(true).expect("sockets can be non-blocking");
-    let server = ServerConfig::new(Listen::new(ListenAddress::Tcp(address)));
+    let listen = Listen::new(ListenAddress::Tcp(address));
+    let server = ServerConfig::on(vec![listen.into()]);
     let mut config = Http { servers: vec![server], ..Http::default() };
     change(&mut config);
     let (orders, taken) = channel();
@@ -264,7 +265,7 @@ pub fn fixed(path: &str, status: u16, body: &str) -> Location {
 }
 
 pub fn bare_return(status: u16) -> Return {
-    Return { status, body: None, location: None, content_type: None, delay: None }
+    Return::with(status)
 }
 
 pub fn returning(path: &str, answer: Return) -> Location {
@@ -272,7 +273,7 @@ pub fn returning(path: &str, answer: Return) -> Location {
 }
 
 pub fn location(path: &str) -> Location {
-    Location::new(PathMatch::Prefix(path.to_owned()))
+    Location::at(PathMatch::Prefix(path.to_owned()))
 }
 
 /// A server that answers everything with "ok".

@@ -11,7 +11,7 @@ pub(super) fn check(http: &Http, findings: &mut Findings) {
     }
     for server in &http.servers {
         check_encodings("precompressed", &server.precompressed, findings);
-        for location in &server.locations {
+        for location in server.all_locations() {
             for (key, codings) in
                 [("precompressed", &location.precompressed), ("compression", &location.compression)]
             {
