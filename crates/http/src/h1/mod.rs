@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod chunks;
 mod complete;
 pub(crate) mod connection;
+mod gate;
 pub(crate) mod head;
 pub(crate) mod method;
 pub(crate) mod name;

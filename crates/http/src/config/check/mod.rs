@@ -3,6 +3,7 @@
 //! Pure: nothing here asks the system.
 
 mod compression;
+mod limits;
 mod listen;
 mod location;
 mod names;
@@ -25,5 +26,6 @@ impl Http {
         compression::check(self, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
+        limits::check(self, &known, findings);
     }
 }
