@@ -16,11 +16,9 @@ use std::time::Duration;
 
 use drover_sys::socket;
 use nix::errno::Errno;
-use nix::libc::linger;
 use nix::sys::sendfile::sendfile64;
-use nix::sys::socket::{
-    MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown, sockopt,
-};
+use nix::sys::socket::sockopt::Linger;
+use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown};
 
 use crate::clock::Millis;
 use crate::connection::{Connection, Holder, Idle, NONE, PeerAddress, Phase};
@@ -346,11 +344,14 @@ impl Stream {
         self.with_socket(|socket| Ok(shutdown(socket.as_raw_fd(), Shutdown::Write)?))
     }
 
-    /// Has the connection reset when it closes, so that the peer cannot take what it received for whole.
-    pub fn reset_on_close(&self) {
-        // socket(7): with a linger time of zero. A connection that is gone needs no reset.
-        let at_once = linger { l_onoff: 1, l_linger: 0 };
-        let _ = self.with_socket(|socket| Ok(setsockopt(socket, sockopt::Linger, &at_once)?));
+    /// Has the close of the socket be a reset, so that the peer does not take what it has for whole: what is
+    /// not sent yet is dropped.
+    ///
+    /// # Errors
+    /// What `setsockopt(2)` reports for `SO_LINGER`.
+    pub fn close_by_reset(&self) -> io::Result<()> {
+        let at_once = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        self.with_socket(|socket| Ok(setsockopt(socket, Linger, &at_once)?))
     }
 }
 

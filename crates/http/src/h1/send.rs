@@ -108,7 +108,8 @@ pub(super) async fn encoded(
     let result = send_encoded(on, work, &mut encoded, &mut sent).await;
     if result.is_err() && !encoded.chunked {
         // The end of the connection would be taken for that of the body.
-        on.stream.reset_on_close();
+        // Where that fails the connection is gone.
+        let _ = on.stream.close_by_reset();
     }
     finish(on, work, sent);
     result
