@@ -110,7 +110,8 @@ fn a_key_has_the_same_server_in_all_workers_and_generations() {
     let (directory, port) = (Directory::new(), Port::new());
     let servers = ["a", "b", "c", "d", "e"].map(holding);
     let list = |servers: &[&Backend]| {
-        let addresses: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.address())).collect();
+        let addresses: Vec<String> =
+            servers.iter().map(|server| format!("\"{}\"", server.address())).collect();
         format!("balance = \"hash\"\nhash = \"$remote_addr\"\nservers = [{}]", addresses.join(", "))
     };
     let all: Vec<&Backend> = servers.iter().collect();
