@@ -58,7 +58,7 @@ impl Plan {
             return;
         }
         fence(Acquire);
-        let whole = sequence % 2 == 0 && sequence_of(&old) == sequence;
+        let whole = sequence.is_multiple_of(2) && sequence_of(&old) == sequence;
         let addresses = to.iter().filter(|block| block[PeerWord::Family as usize].load(Relaxed) != 0);
         match (whole, addresses.count()) {
             (true, 1..) => {
