@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use drover_sys::memory;
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
@@ -327,6 +328,20 @@ fn clamped(state: &State, delay: Duration) -> u32 {
 }
 
 impl State {
+    /// Gives back the memory of slots, events and tasks that a busier time needed. Not to be called while events
+    /// are being handled: their numbers would be worth nothing.
+    #[cold]
+    pub(crate) fn cut(&mut self) {
+        let before = self.slots.rows();
+        self.slots.cut();
+        if self.slots.rows() < before {
+            self.tasks.cut();
+            self.events.cut(self.slots.rows().max(self.tasks.rows()), self.slots.capacity());
+            memory::trim_heap();
+            debug!("{before} slots were cut to {}", self.slots.rows());
+        }
+    }
+
     /// Takes `event` off its queue and out of the timer tree, for good.
     pub(crate) fn retire(&mut self, event: EventId) {
         let Self { events, timers, queues, .. } = self;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use drover_sys::waker::{WakeByToken, waker};
 use tracing::{debug, error};
 
-use crate::connection::NONE;
+use crate::connection::{NONE, release};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
 use crate::event::{EventId, Flags};
@@ -55,11 +55,13 @@ pub(crate) struct Tasks {
     entries: Vec<Entry>,
     free: u32,
     running: u32,
+    /// The highest generation among entries that were cut off: those that follow them begin there.
+    past: u32,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: NONE, running: NONE }
+        Self { entries: Vec::new(), free: NONE, running: NONE, past: 0 }
     }
 }
 
@@ -83,7 +85,7 @@ impl Tasks {
         if self.free == NONE {
             self.entries.push(Entry {
                 future: None,
-                generation: 1,
+                generation: self.past.wrapping_add(1),
                 live: true,
                 next_free: NONE,
                 connection,
@@ -110,6 +112,24 @@ impl Tasks {
         entry.live = false;
         entry.next_free = self.free;
         self.free = task;
+    }
+
+    /// How many entries there are, free ones among them.
+    pub(crate) fn rows(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Gives back the memory of the free entries behind the last live one.
+    pub(crate) fn cut(&mut self) {
+        let kept = self.entries.iter().rposition(|entry| entry.live).map_or(0, |last| last + 1);
+        self.past = self.entries[kept..].iter().map(|entry| entry.generation).fold(self.past, u32::max);
+        self.entries.truncate(kept);
+        release(&mut self.entries, kept);
+        self.free = NONE;
+        for task in (0..kept).rev().filter(|task| !self.entries[*task].live).collect::<Vec<_>>() {
+            self.entries[task].next_free = self.free;
+            self.free = task as u32;
+        }
     }
 
     /// Takes every future out, for the end of the worker.

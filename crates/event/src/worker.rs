@@ -113,6 +113,9 @@ impl Worker {
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
+            if sleep_ms != Some(0) && state.slots.are_many_free() {
+                state.cut();
+            }
             let signals = self.core.settings().wait_signals.as_ref();
             let waited = state.backend.process_events(sleep_ms, signals, &mut self.reports);
             waited.map_err(|source| Error::Wait { backend: state.backend.name(), source })

@@ -68,6 +68,10 @@ pub(crate) enum Elsewhere {
     /// At an error page of the location at hand, by number, for an error with this status and these fields
     /// (whole lines).
     Page(usize, u16, Vec<u8>),
+    /// At a path, decoded, with this query or none.
+    Path(Vec<u8>, Option<Vec<u8>>),
+    /// At a named location, by number among the plan's.
+    Named(u32),
 }
 
 /// An answer, begun: its head stands in the output.

@@ -19,6 +19,7 @@ use crate::error_pages::{ErrorPageError, ErrorPages};
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::store::StorePlan;
+use crate::handler::files::try_files::TryFilesError;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
@@ -72,6 +73,14 @@ pub enum PlanError {
         of: String,
         /// What is wrong.
         source: ErrorPageError,
+    },
+    /// `try_files` with a fault.
+    #[error("try_files of {of}")]
+    TryFiles {
+        /// The location's path.
+        of: String,
+        /// What is wrong.
+        source: TryFilesError,
     },
     /// An expression with a fault.
     #[error("{0}")]

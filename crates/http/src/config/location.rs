@@ -49,6 +49,9 @@ drover_config::table! {
         /// Encodings to offer for responses on their way; else as in [http.compression].
         #[example = "[\"zstd\", \"br\", \"gzip\"]"]
         pub compression: Option<Vec<Located<Coding>>> = None,
+        /// Files that are tried in this order; at the end "=404", a path to go on at, or "@name".
+        #[example = "[\"$uri\", \"$uri/\", \"=404\"]"]
+        pub try_files: Option<Vec<Located<String>>> = None,
         /// A fixed answer instead of files.
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
@@ -81,6 +84,7 @@ impl Location {
             autoindex: None,
             precompressed: None,
             compression: None,
+            try_files: None,
             return_: None,
             client_body_size: None,
             access_log: None,

@@ -151,6 +151,10 @@ drover_config::table! {
         pub autoindex: bool = false,
         /// Encodings in which a file may lie beside itself (.gz, .br, .zst) and is sent, unless that one is older.
         pub precompressed: Vec<Located<Coding>> = Vec::new(),
+        /// Files that are tried in this order, where no location is for the path: "$uri", "$uri/" and the like; at the
+        /// end what happens when none is there: "=404", a path to go on at, or "@name" of a location.
+        #[example = "[\"$uri\", \"$uri/\", \"=404\"]"]
+        pub try_files: Option<Vec<Located<String>>> = None,
         /// Steps that a request goes through before its location is looked for.
         pub rules: Vec<Rule> = Vec::new(),
         /// Changes to the fields of responses; else as in [http].
@@ -183,6 +187,7 @@ impl Server {
             index: vec!["index.html".to_owned().into()],
             autoindex: false,
             precompressed: Vec::new(),
+            try_files: None,
             rules: Vec::new(),
             headers: None,
             error_pages: None,

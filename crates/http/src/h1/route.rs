@@ -282,6 +282,8 @@ impl Work {
         (self.route.course, self.route.internal) = (Course::Handler, true);
         match to {
             Elsewhere::Page(page, status, fields) => self.show(on, page, status, fields),
+            Elsewhere::Path(path, query) => self.go_to(on, &path, query.as_deref()),
+            Elsewhere::Named(number) => self.go_to_named(on, number),
         }
     }
 

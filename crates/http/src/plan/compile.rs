@@ -16,6 +16,7 @@ use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::Files;
 use crate::handler::files::store::StorePlan;
+use crate::handler::files::try_files::TryFiles;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
@@ -138,7 +139,9 @@ impl<'a> Compiler<'a> {
         let rules = self.rules(&config.rules, name)?;
         let entries = self.entries(config, None, &config.locations)?;
         let fallback = self.locations.len();
-        let location = self.location(config, &config::Location::at(PathMatch::Prefix("/".to_owned())))?;
+        let mut location = config::Location::at(PathMatch::Prefix("/".to_owned()));
+        location.try_files.clone_from(&config.try_files);
+        let location = self.location(config, &location)?;
         self.locations.push(location);
         Ok(Server { name: name.as_bytes().into(), rules, paths: Paths::new(entries), fallback })
     }
@@ -209,7 +212,7 @@ impl<'a> Compiler<'a> {
         let compression = self.compression(config);
         let handler = match (&config.return_, root) {
             (Some(fixed), _) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?),
-            (None, Some(root)) => self.files(root, server, config, compression),
+            (None, Some(root)) => self.files(root, server, config, compression)?,
             (None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
@@ -291,19 +294,24 @@ impl<'a> Compiler<'a> {
         server: &config::Server,
         config: &config::Location,
         compression: Compression,
-    ) -> Handler {
+    ) -> Result<Handler, PlanError> {
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
         self.roots.push(root.to_path_buf());
         let index = config.index.as_ref().unwrap_or(&server.index);
         let precompressed = config.precompressed.as_ref().unwrap_or(&server.precompressed);
-        Handler::Files(Files {
+        let named = |name: &str| self.names.get(name).copied();
+        let texts = config.try_files.as_ref().map(|texts| texts.iter().map(|text| text.as_str()));
+        let try_files = texts.map(|texts| TryFiles::new(texts, &self.own, named)).transpose();
+        Ok(Handler::Files(Files {
             root: number,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
             autoindex: config.autoindex.unwrap_or(server.autoindex),
             precompressed: compression::each_once(precompressed),
             compression,
-        })
+            try_files: try_files
+                .map_err(|source| PlanError::TryFiles { of: config.path.to_string(), source })?,
+        }))
     }
 
     fn compression(&self, config: &config::Location) -> Compression {

@@ -9,6 +9,7 @@ mod location;
 mod names;
 mod rules;
 mod texts;
+mod try_files;
 
 use drover_config::Findings;
 
@@ -23,6 +24,7 @@ impl Http {
         names::check(self, findings);
         location::check(self, findings);
         compression::check(self, findings);
+        try_files::check(self, &known, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
         limits::check(self, &known, findings);
