@@ -21,7 +21,8 @@ use drover_event::{Buffer, Counter, Millis};
 
 use super::body::Body;
 use super::connection::Conversation;
-use super::head::{Framing, Head, Status};
+use super::framing::Framing;
+use super::head::{Head, Status};
 use super::method::Method;
 use super::report::About;
 use super::rule::Refusal;
@@ -240,10 +241,10 @@ impl Work {
         let head = &self.head;
         self.server = plan.names[on.listener].find(|| head.host.map(|host| host.of(bytes)));
         self.location = plan.servers[self.server].find(head.path(bytes));
-        let stays = !head.close && on.requests < plan.keepalive_requests;
+        let stays = !head.connection.close && on.requests < plan.keepalive_requests;
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
-            false if stays && head.keep_alive => Fate::KeepTold,
+            false if stays && head.connection.keep_alive => Fate::KeepTold,
             _ => Fate::Close,
         };
         self.unread = false;
