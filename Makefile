@@ -37,6 +37,7 @@ bench:
 	@cargo build --quiet --release -p drover-daemon
 	@cargo build --quiet -p drover-tests
 	@DROVER=target/release/drover target/debug/bench $(BENCH)
+	@DROVER=target/release/drover target/debug/set_up
 	@cargo bench --quiet -p drover-event --features bench-internals
 
 # cargo-fuzz wants a nightly compiler only for its flags: the stable one has them behind this variable.

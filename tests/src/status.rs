@@ -54,6 +54,8 @@ pub struct WorkerStatus {
     pub accepts: u64,
     /// Requests answered.
     pub requests: u64,
+    /// How often it took its listeners out because it had more connections than others.
+    pub gate_closed: u64,
 }
 
 impl Status {

@@ -80,6 +80,16 @@ fn one_after_another_and_in_bursts_no_worker_is_ahead_of_the_mean() {
 }
 
 #[test]
+fn level_workers_take_turns_without_waking_each_other() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = start(&directory, &port);
+    let mut held = Held::default();
+    held.open(&port, 400);
+    let closed: u64 = drover.status().workers.iter().map(|worker| worker.gate_closed).sum();
+    assert!(closed < 80, "a gate closed {closed} times in 400 accepts, each time at the cost of a wake-up");
+}
+
+#[test]
 fn a_worker_that_lost_its_connections_gets_the_new_ones() {
     let (directory, port) = (Directory::new(), Port::new());
     let drover = start(&directory, &port);

@@ -14,14 +14,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("drover-config", &[]),
     ("drover-event", &["drover-sys"]),
     ("drover-upstream", &["drover-event", "drover-config"]),
+    ("drover-service", &["drover-event", "drover-config"]),
     ("drover-tls", &["drover-event", "drover-config"]),
-    ("drover-http", &["drover-upstream", "drover-tls", "drover-event", "drover-config"]),
-    ("drover-stream", &["drover-upstream", "drover-tls", "drover-event", "drover-config"]),
+    ("drover-http", &["drover-service", "drover-upstream", "drover-tls", "drover-event", "drover-config"]),
+    ("drover-stream", &["drover-service", "drover-upstream", "drover-tls", "drover-event", "drover-config"]),
     (
         "drover-daemon",
         &[
             "drover-http",
             "drover-stream",
+            "drover-service",
             "drover-upstream",
             "drover-tls",
             "drover-event",

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use drover_config::LogFile;
 use drover_event::{Notifier, Strategy};
-use drover_http::config::Listener;
+use drover_service::Listener;
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
 
@@ -17,6 +17,9 @@ use crate::scoreboard::{Block, Scoreboard};
 use crate::services::{Plans, ServiceError};
 use crate::sockets::{Address, ListenError, Sockets, Wanted};
 use crate::text::counted;
+
+/// The queue for accept where the config says nothing, as in nginx.
+const DEFAULT_BACKLOG: u32 = 511;
 
 /// One accepted configuration, its listen sockets, and how many workers it has.
 pub(crate) struct Generation {
@@ -104,6 +107,7 @@ impl Generation {
             let strategy = Strategy::from(config.accept_in_force(listener, system).accept);
             let sockets = if strategy == Strategy::ReusePort { workers as usize } else { 1 };
             let Listener { backlog, deferred, .. } = *listener;
+            let backlog = backlog.unwrap_or(DEFAULT_BACKLOG);
             wanted.insert(address.clone(), Wanted { sockets, backlog, deferred });
             strategies.insert(address, strategy);
         }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use drover_event::{Core, Service};
-use drover_http::config::Listener;
 use drover_http::{PlanError, StartError, Started};
+use drover_service::Listener;
 use thiserror::Error;
 
 use crate::config::Config;
@@ -45,8 +45,8 @@ impl Plans {
     }
 
     /// The listeners that are needed.
-    pub(crate) fn listeners(&self) -> &[Listener] {
-        self.http.listeners()
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.http.listeners().iter().map(|listener| &listener.socket)
     }
 
     /// The files that workers write to, beside the log.

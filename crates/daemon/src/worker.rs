@@ -223,7 +223,7 @@ fn balance(start: &Start, seats: &[Seat]) -> io::Result<Balance> {
 
 fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), WorkerError> {
     for Inherited { address, socket, surplus } in std::mem::take(&mut start.sockets) {
-        let mut listeners = start.plans.listeners().iter().enumerate();
+        let mut listeners = start.plans.listeners().enumerate();
         let found = listeners.find(|(_, listener)| address_of(listener) == address);
         let found = found.and_then(|(number, listener)| Some((listener, services.of(number)?)));
         let (configured, service) = found.ok_or_else(|| WorkerError::NoService(address.clone()))?;
@@ -231,7 +231,7 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
             address: address.to_string(),
             strategy: start.strategies.get(&address).copied().unwrap_or_default(),
             deferred: configured.deferred,
-            client_first: true,
+            client_first: configured.client_first,
         };
         core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
         for socket in surplus {

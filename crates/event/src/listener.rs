@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use tracing::{debug, info};
 
+use crate::accept::balanced::part;
 use crate::accept::hope::Hope;
 use crate::accept::{self, Outcome, accept_one, put_in, take_out};
 use crate::connection::{Asked, Holder, Idle};
@@ -214,7 +215,7 @@ impl Core {
             return Err(Error::Watch { what: address, source });
         }
         if strategy == Strategy::Balanced {
-            self.stats().set(Gauge::Balancing, 1);
+            self.stats().set(Gauge::Balancing, state.gate.part());
         }
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Core {
         if std::mem::replace(&mut self.state().draining, true) {
             return;
         }
-        self.stats().set(Gauge::Balancing, 0);
+        self.stats().set(Gauge::Balancing, part::NONE);
         let count = self.state().listeners.len() as u32;
         (0..count).for_each(|listener| self.leave(listener));
         let idle: Vec<Token> = {

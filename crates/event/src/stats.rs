@@ -106,7 +106,7 @@ named_words! {
         TurnStarted = "turn_started",
         /// The longest turn so far, in milliseconds.
         LongestTurnMs = "longest_turn_ms",
-        /// 1 while this worker takes part in balancing.
+        /// Whether this worker takes part in balancing: 0 no, 1 with its gate closed, 2 with its gate open.
         Balancing = "balancing",
         /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
         /// once it answered. The one word that others write.

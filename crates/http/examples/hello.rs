@@ -58,9 +58,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Connections inherit it. Without it the end of a file waits for the client's acknowledgement.
         setsockopt(&socket, TcpNoDelay, &true)?;
         let options = ListenerOptions {
-            address: listener.address.to_string(),
+            address: listener.socket.address.to_string(),
             strategy: Strategy::Shared,
-            deferred: listener.deferred,
+            deferred: listener.socket.deferred,
             client_first: true,
         };
         worker.core().listen(socket.into(), options, service.clone())?;

@@ -9,7 +9,7 @@ use crate::h1::head::Head;
 use crate::h1::method::Method;
 use crate::handler::files::OpenFile;
 use crate::response::{self, Date, Fate};
-use crate::template::Template;
+use crate::variables::Template;
 
 /// A request as handlers see it. They know no socket and no clock.
 pub(crate) struct Request<'a> {

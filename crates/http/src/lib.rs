@@ -8,7 +8,7 @@
 //! let plan = drover_http::Plan::new(config)?;
 //! let started = plan.start(core)?;
 //! for (listener, service) in plan.listeners().iter().zip(&started.services) {
-//!     println!("{} is served", listener.address);
+//!     println!("{} is served", listener.socket.address);
 //!     // core.listen(socket, options, service.clone())?;
 //! }
 //! started.logs.flush();
@@ -19,7 +19,6 @@
 //! Where to read first: `h1/head.rs` (a request's head), `h1/work.rs` (the protocol between two waits),
 //! `h1/connection.rs` (the waits), `handler/` (what answers).
 
-mod access_log;
 mod conditional;
 pub mod config;
 mod exchange;
@@ -34,13 +33,10 @@ mod plan;
 mod response;
 mod router;
 mod server;
-mod template;
-mod text;
 mod types;
 mod variables;
 
 pub use h1::rule::{Refusal, Rule};
 pub use plan::{Plan, PlanError};
-pub use server::{Logs, StartError, Started};
-pub use template::{Template, TemplateError, check_variables};
-pub use variables::variable_names;
+pub use server::{StartError, Started};
+pub use variables::check_variables;

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_config::{Located, LogFile};
+use drover_config::Located;
+use drover_service::TemplateError;
+use drover_service::access_log::{LogPlan, Target};
 
-use crate::access_log::{LogPlan, Target};
 use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Listener, PathMatch};
 use crate::h1::head::Limits;
 use crate::handler::Handler;
 use crate::handler::files::{Files, StorePlan};
 use crate::handler::fixed::Fixed;
-use crate::router::{Match, Names, Paths};
-use crate::template::{Template, TemplateError};
+use crate::router::{Hosts, Match, Paths};
 use crate::types::Types;
+use crate::variables::{Template, Variable};
 
 /// A config made ready to serve.
 #[derive(Clone)]
@@ -64,7 +65,7 @@ pub(crate) struct Compiled {
     pub(crate) locations: Vec<Location>,
     pub(crate) listeners: Vec<Listener>,
     /// By listener.
-    pub(crate) names: Vec<Names>,
+    pub(crate) hosts: Vec<Hosts>,
     pub(crate) logs: Vec<LogPlan>,
     /// For requests that reach no location.
     pub(crate) default_log: Option<LogUse>,
@@ -181,9 +182,9 @@ impl<'a> Compiler<'a> {
             config.servers.iter().map(|server| self.server(server)).collect::<Result<_, _>>()?;
         let listeners = config.listeners();
         let own_names = |server: &usize| (*server, names(&config.servers[*server].server_names));
-        let names = listeners.iter().map(|listener| {
+        let hosts = listeners.iter().map(|listener| {
             let named: Vec<(usize, Vec<String>)> = listener.servers.iter().map(own_names).collect();
-            Names::new(
+            Hosts::new(
                 named.iter().map(|(server, names)| (*server, names.as_slice())),
                 listener.default_server,
             )
@@ -218,7 +219,7 @@ impl<'a> Compiler<'a> {
             },
             sendfile: config.sendfile,
             server: self.server,
-            names: names.collect(),
+            hosts: hosts.collect(),
             servers,
             locations: self.locations,
             listeners,
@@ -285,12 +286,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let target = match &*config.file {
-            LogFile::Off => return Ok(None),
-            LogFile::Stderr => Target::Stderr,
-            LogFile::Stdout => Target::Stdout,
-            LogFile::Path(path) => Target::File(path.clone()),
-        };
+        let Some(target) = Target::of(&config.file) else { return Ok(None) };
         let format = Rc::new(self.format(&config.format)?);
         let log = match self.logs.iter().position(|log| log.target == target) {
             Some(log) => log,
@@ -301,9 +297,9 @@ impl<'a> Compiler<'a> {
         };
         Ok(Some(LogUse {
             log,
-            needs_local: format.needs_local(),
-            needs_sent_head: format.needs_sent_head(),
-            needs_time: format.needs_local_time(),
+            needs_local: format.uses(Variable::is_local),
+            needs_sent_head: format.uses(Variable::is_sent_field),
+            needs_time: format.uses(Variable::is_local_time),
             format,
         }))
     }

@@ -1,6 +1,6 @@
 //! Answers as bytes: prepared once, with only the date and the connection's fate filled in.
 
-use crate::text::push_number;
+use drover_service::text::push_number;
 
 /// Length of a date as HTTP writes it (`Sun, 06 Nov 1994 08:49:37 GMT`).
 pub(crate) const DATE_LENGTH: usize = 29;

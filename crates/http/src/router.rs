@@ -2,71 +2,33 @@
 
 use std::cmp::Ordering;
 
-use foldhash::HashMap;
+use drover_service::Names;
 
-/// Finds a server by the host that was asked for: an exact name, then the longest `*.name`, then the longest
-/// `name.*`, then the default.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    exact: HashMap<Box<[u8]>, usize>,
-    /// Without the star, with the dot: `.example.org`.
-    leading: Vec<(Box<[u8]>, usize)>,
-    /// `example.`.
-    trailing: Vec<(Box<[u8]>, usize)>,
-    /// There are names at all.
-    any: bool,
+/// Finds a server by the host that was asked for, or the default.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    names: Names,
     default: usize,
 }
 
-impl Names {
+impl Hosts {
     /// `servers` are numbers with their names, in the order of the config; of two with one name the first
     /// has it.
-    pub(crate) fn new<'a>(servers: impl IntoIterator<Item = (usize, &'a [String])>, default: usize) -> Names {
-        let mut names = Names { default, ..Names::default() };
-        for (server, own) in servers {
-            names.any |= !own.is_empty();
-            for name in own {
-                let name = name.to_ascii_lowercase();
-                if let Some(suffix) = name.strip_prefix('*') {
-                    names.leading.push((suffix.as_bytes().into(), server));
-                } else if let Some(prefix) = name.strip_suffix('*') {
-                    names.trailing.push((prefix.as_bytes().into(), server));
-                } else {
-                    names.exact.entry(name.into_bytes().into()).or_insert(server);
-                }
-            }
-        }
-        // A stable sort: of equally long ones the first stays first.
-        names.leading.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        names.trailing.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        names
+    pub(crate) fn new<'a>(servers: impl IntoIterator<Item = (usize, &'a [String])>, default: usize) -> Hosts {
+        let pairs = servers
+            .into_iter()
+            .flat_map(|(server, names)| names.iter().map(move |name| (name.as_str(), server)));
+        Hosts { names: Names::new(pairs), default }
     }
 
     /// The server for a Host as received, which may carry a port and is asked for only where names matter.
     #[inline]
     pub(crate) fn find<'a>(&self, host: impl FnOnce() -> Option<&'a [u8]>) -> usize {
-        if !self.any {
+        if self.names.is_empty() {
             return self.default;
         }
-        host().map_or(self.default, |host| self.find_named(host))
-    }
-
-    fn find_named(&self, host: &[u8]) -> usize {
-        let (host, _) = crate::h1::target::split_port(host);
-        // "example.org." is the same name, written absolutely.
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        let mut lower = [0; 255];
-        let Some(lower) = lower.get_mut(..host.len()) else { return self.default };
-        lower.copy_from_slice(host);
-        lower.make_ascii_lowercase();
-        let lower = &*lower;
-        if let Some(server) = self.exact.get(lower) {
-            return *server;
-        }
-        let ends = |(name, _): &&(Box<[u8]>, usize)| lower.len() > name.len() && lower.ends_with(name);
-        let starts = |(name, _): &&(Box<[u8]>, usize)| lower.len() > name.len() && lower.starts_with(name);
-        let found = self.leading.iter().find(ends).or_else(|| self.trailing.iter().find(starts));
-        found.map_or(self.default, |(_, server)| *server)
+        let host = host().map(|host| crate::h1::target::split_port(host).0);
+        host.and_then(|host| self.names.find(host)).unwrap_or(self.default)
     }
 }
 
@@ -123,31 +85,15 @@ mod tests {
 
     #[test]
     fn servers_by_name() {
-        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let (a, b, c, d) = (
-            own(&["example.org", "www.Example.org"]),
-            own(&["*.example.org"]),
-            own(&["*.deep.example.org", "example.org"]),
-            own(&["example.*"]),
-        );
-        let names = Names::new([(0, &a[..]), (1, &b), (2, &c), (3, &d)], 9);
-        for (host, want) in [
-            ("example.org", 0),
-            ("EXAMPLE.org:8080", 0),
-            ("www.example.org", 0),
-            ("example.org.", 0),
-            ("x.example.org", 1),
-            ("x.y.example.org", 1),
-            ("x.deep.example.org", 2),
-            (".example.org", 9),
-            ("example.com", 3),
-            ("other.com", 9),
-            ("", 9),
-        ] {
-            assert_eq!(names.find(|| Some(host.as_bytes())), want, "{host}");
+        let names = ["example.org".to_owned(), "*.example.org".to_owned()];
+        let hosts = Hosts::new([(0, &names[..1]), (1, &names[1..])], 9);
+        for (host, want) in
+            [("example.org", 0), ("EXAMPLE.org:8080", 0), ("x.example.org:1", 1), ("other.com", 9), ("", 9)]
+        {
+            assert_eq!(hosts.find(|| Some(host.as_bytes())), want, "{host}");
         }
-        assert_eq!(names.find(|| None), 9);
-        assert_eq!(names.find(|| Some(&[b'x'; 300])), 9);
+        assert_eq!(hosts.find(|| None), 9);
+        assert_eq!(Hosts::new([], 9).find(|| unreachable!("no name matters")), 9);
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! HTTP on a worker: what [`Plan::start`] opens after the fork, and the service behind each listener.
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use drover_event::{Core, Service, Stream};
+use drover_service::access_log::LocalTime;
+use drover_service::{Logs, OpenLogError};
 use jiff::tz::TimeZone;
 
-use crate::access_log::{LocalTime, Log, Target};
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
 use crate::handler::files::FileStore;
@@ -27,14 +26,9 @@ pub struct Started {
 /// Why a worker cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An access log cannot be opened: most often its directory is missing or not writable by the workers.
-    #[error("opening the access log {}", path.display())]
-    Log {
-        /// Its path.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// An access log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] OpenLogError),
     /// The worker's buffers are smaller than [`Plan::buffer_size`].
     #[error("the worker's buffers have {actual} bytes, and a request's head needs {needed}")]
     Buffers {
@@ -55,18 +49,8 @@ impl Plan {
         if actual < needed {
             return Err(StartError::Buffers { actual, needed });
         }
-        let open = |plan| match Log::open(plan) {
-            Ok(log) => Ok(RefCell::new(log)),
-            Err(source) => {
-                let path = match &plan.target {
-                    Target::File(path) => path.clone(),
-                    Target::Stderr | Target::Stdout => PathBuf::new(),
-                };
-                Err(StartError::Log { path, source })
-            }
-        };
         let state = Rc::new(WorkerState {
-            logs: self.0.logs.iter().map(open).collect::<Result<_, _>>()?,
+            logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
             store: FileStore::new(&self.0.store),
             next: Cell::new(None),
@@ -77,30 +61,7 @@ impl Plan {
         });
         let service =
             |listener| -> Rc<dyn Service> { Rc::new(HttpService { worker: Rc::clone(&state), listener }) };
-        Ok(Started {
-            services: (0..self.0.listeners.len()).map(service).collect(),
-            logs: Logs(Rc::clone(&state)),
-        })
-    }
-}
-
-/// A handle on a worker's access logs.
-#[derive(Clone)]
-pub struct Logs(Rc<WorkerState>);
-
-impl Logs {
-    /// Writes what is gathered. To be called before the worker exits.
-    pub fn flush(&self) {
-        for log in &self.0.logs {
-            log.borrow_mut().flush();
-        }
-    }
-
-    /// Goes on in the files that now have the logs' names. A log that cannot be reopened stays as it is.
-    pub fn reopen(&self) {
-        for log in &self.0.logs {
-            log.borrow_mut().reopen();
-        }
+        Ok(Started { services: (0..self.0.listeners.len()).map(service).collect(), logs: state.logs.clone() })
     }
 }
 
@@ -114,7 +75,7 @@ pub(crate) struct WorkerState {
     pub(crate) time: RefCell<LocalTime>,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
-    logs: Vec<RefCell<Log>>,
+    logs: Logs,
     /// What the next request is worked on with: most are done before another begins.
     next: Cell<Option<Box<Work>>>,
     #[expect(clippy::vec_box, reason = "it moves between here and connections, which hold it boxed")]
@@ -150,20 +111,8 @@ impl WorkerState {
     }
 
     /// Writes a line about a request.
-    pub(crate) fn log(self: &Rc<Self>, core: &Core, log_use: &LogUse, facts: &Facts<'_>) {
-        let mut log = self.logs[log_use.log].borrow_mut();
-        let waits = log.line(|line| log_use.format.push_for_log(facts, line));
-        if waits && !log.flush_is_due {
-            log.flush_is_due = true;
-            let (state, number, after) = (Rc::clone(self), log_use.log, log.flush_after());
-            let own = core.clone();
-            core.spawn(async move {
-                own.sleep(after).await;
-                let mut log = state.logs[number].borrow_mut();
-                log.flush_is_due = false;
-                log.flush();
-            });
-        }
+    pub(crate) fn log(&self, core: &Core, log_use: &LogUse, facts: &Facts<'_>) {
+        self.logs.line(core, log_use.log, |line| log_use.format.push_for_log(facts, line));
     }
 }
 

@@ -1,12 +1,25 @@
 //! Variables: their names and their values.
 //!
-//! A variable's value is worked out only where a [template](crate::template) uses it, from the [`Facts`] about a
+//! A variable's value is worked out only where a [template](drover_service::template) uses it, from the [`Facts`] about a
 //! request.
 
 use std::net::{IpAddr, SocketAddr};
 
+use drover_service::WrongVariable;
+use drover_service::text::{push_address, push_number, push_seconds};
+
 use crate::h1::head::Head;
-use crate::text::{push_address, push_number, push_seconds};
+
+/// A text with variables of HTTP.
+pub(crate) type Template = drover_service::Template<Variable>;
+
+/// Checks the variables of a text: what the check of a config asks for.
+///
+/// # Errors
+/// The first fault, with its place in the text.
+pub fn check_variables(text: &str) -> Result<(), WrongVariable> {
+    drover_service::check_variables::<Variable>(text)
+}
 
 /// What is known about a request and its answer. Bytes and times only: no socket, no clock.
 #[derive(Clone, Copy)]
@@ -16,7 +29,7 @@ pub(crate) struct Facts<'a> {
     /// The bytes the head was parsed from; of a refused one, what came of it.
     pub(crate) bytes: &'a [u8],
     pub(crate) remote: Option<SocketAddr>,
-    /// Only where a template [needs](crate::template::Template::needs_local) it.
+    /// Only where a template [needs](Variable::is_local) it.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
@@ -32,7 +45,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) body_bytes_sent: u64,
     /// Bytes of the request with its body.
     pub(crate) request_length: u64,
-    /// The answer's head; only where a template [needs](crate::template::Template::needs_sent_head) it.
+    /// The answer's head; only where a template [needs](Variable::is_sent_field) it.
     pub(crate) sent_head: &'a [u8],
     /// Milliseconds from the request's first byte.
     pub(crate) request_time: u64,
@@ -112,13 +125,27 @@ const NAMES: &[(&str, Variable)] = &[
     ("worker", Variable::Worker),
 ];
 
-/// The names of all variables, for help texts; `http_` and `sent_http_` take any field's name.
-pub fn variable_names() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().map(|(name, _)| *name).chain(["http_NAME", "sent_http_NAME"])
+impl Variable {
+    /// Whether the connection's local address must be asked for.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Variable::ServerAddr | Variable::ServerPort)
+    }
+
+    /// Whether the answer's head must be kept.
+    pub(crate) fn is_sent_field(&self) -> bool {
+        matches!(self, Variable::SentHttp(_))
+    }
+
+    /// Whether local time must be worked out.
+    pub(crate) fn is_local_time(&self) -> bool {
+        matches!(self, Variable::TimeLocal | Variable::TimeIso8601)
+    }
 }
 
-impl Variable {
-    pub(crate) fn named(name: &str) -> Option<Variable> {
+impl drover_service::Variable for Variable {
+    type Facts<'a> = Facts<'a>;
+
+    fn named(name: &str) -> Option<Variable> {
         if let Some(field) = name.strip_prefix("sent_http_").filter(|field| !field.is_empty()) {
             return Some(Variable::SentHttp(field_name(field)));
         }
@@ -128,8 +155,12 @@ impl Variable {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, variable)| variable.clone())
     }
 
-    /// Appends the value through `text`, which may escape, or as it is where it needs no escaping.
-    pub(crate) fn push(&self, facts: &Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+    /// `http_` and `sent_http_` take any field's name.
+    fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name).chain(["http_NAME", "sent_http_NAME"])
+    }
+
+    fn push(&self, facts: &Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
         match self {
             Variable::Args => text(out, facts.args().unwrap_or_default()),
             Variable::BodyBytesSent => push_number(out, facts.body_bytes_sent),
@@ -233,5 +264,89 @@ impl<'a> Facts<'a> {
             let value = value.strip_prefix(b":").filter(|_| before.eq_ignore_ascii_case(name))?;
             Some(value.trim_ascii())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_service::Variable as _;
+
+    use crate::h1::head::{Limits, Status};
+
+    const REQUEST: &[u8] =
+        b"GET /a%20b?c=d HTTP/1.1\r\nHost: EXAMPLE.org:8080\r\nUser-Agent: x\"y\r\nX-Id: 7\r\n\r\n";
+
+    fn with_facts(test: impl Fn(&Facts<'_>)) {
+        let mut head = Head::default();
+        let limits = Limits { size: 1000, max_headers: 10, keep_odd_names: false };
+        assert_eq!(head.parse(REQUEST, &limits), Ok(Status::Complete(REQUEST.len())));
+        test(&Facts {
+            head: Some(&head),
+            bytes: REQUEST,
+            remote: Some(SocketAddr::from(([10, 0, 0, 1], 1234))),
+            local: Some(SocketAddr::from(([10, 0, 0, 2], 80))),
+            pid: 42,
+            worker: 3,
+            connection: 17,
+            connection_requests: 2,
+            server_name: b"srv",
+            status: 200,
+            bytes_sent: 150,
+            body_bytes_sent: 3,
+            request_length: 99,
+            sent_head: b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n",
+            request_time: 12,
+            unix_millis: 1_136_214_245_007,
+            time_local: "02/Jan/2006:15:04:05 +0000",
+            time_iso8601: "2006-01-02T15:04:05+00:00",
+        });
+    }
+
+    fn log(format: &str) -> String {
+        let template = Template::parse(format).expect("a template");
+        let line = std::cell::RefCell::new(Vec::new());
+        with_facts(|facts| template.push_for_log(facts, &mut line.borrow_mut()));
+        String::from_utf8(line.into_inner()).expect("escaped text is ASCII")
+    }
+
+    #[test]
+    fn every_variable_has_its_value() {
+        for (format, want) in [
+            ("$remote_addr:$remote_port", "10.0.0.1:1234"),
+            ("$server_addr:$server_port $server_name", "10.0.0.2:80 srv"),
+            ("$pid $worker $connection $connection_requests", "42 3 17 2"),
+            ("\"$request\"", "\"GET /a%20b?c=d HTTP/1.1\""),
+            ("$request_method $request_uri $uri $args $is_args$query_string", "GET /a%20b?c=d /a b c=d ?c=d"),
+            ("$status $body_bytes_sent $bytes_sent $request_length", "200 3 150 99"),
+            ("$request_time $msec", "0.012 1136214245.007"),
+            ("$time_local $time_iso8601", "02/Jan/2006:15:04:05 +0000 2006-01-02T15:04:05+00:00"),
+            ("$host $scheme $server_protocol", "example.org http HTTP/1.1"),
+            ("$http_user_agent $http_x_id $http_none", "x\\x22y 7 -"),
+            ("$sent_http_content_type $sent_http_none", "text/plain -"),
+            ("$remote_user", "-"),
+            ("${pid}0 $$5 %", "420 $5 %"),
+        ] {
+            assert_eq!(log(format), want, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_refused_head_still_has_a_request_line() {
+        let template = Template::parse("$request|$uri|$host|$http_a").expect("a template");
+        with_facts(|facts| {
+            let refused = Facts { head: None, bytes: b"GET /\x01 HTTP/1.1\r\nHost", ..*facts };
+            let mut out = Vec::new();
+            template.push_for_log(&refused, &mut out);
+            assert_eq!(out, br"GET /\x01 HTTP/1.1|-|srv|-");
+        });
+    }
+
+    #[test]
+    fn all_names_are_variables() {
+        assert!(Variable::named("http_").is_none());
+        for name in Variable::names() {
+            assert!(Variable::named(&name.replace("NAME", "x")).is_some(), "{name}");
+        }
     }
 }

@@ -37,7 +37,6 @@ fn summary(config: &Config, warnings: &Findings, system: &System) -> String {
     let workers = counted(config.worker_count(system) as usize, "worker");
     let slots = counted(*config.events.worker_connections as usize, "slot");
     let listeners: Vec<String> = config
-        .http
         .listeners()
         .iter()
         .map(|listener| format!("{} ({})", listener.address, config.accept_in_force(listener, system).accept))

@@ -1,7 +1,7 @@
 //! Which accept strategy a listener really gets.
 
 use drover_config::ListenAddress;
-use drover_http::config::{Accept, Listener};
+use drover_service::{Accept, Listener};
 
 use super::system::System;
 use super::{Backend, Config};

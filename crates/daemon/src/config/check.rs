@@ -2,7 +2,8 @@
 //! file system too, and neither opens anything that disturbs a running daemon.
 
 use drover_config::{Findings, ListenAddress, LogFile, Place};
-use drover_http::config::{CheckContext, Listener};
+use drover_http::config::CheckContext;
+use drover_service::Listener;
 
 use super::system::System;
 use super::{Affinity, Backend, Config, Workers};
@@ -15,7 +16,7 @@ impl Config {
     pub(super) fn check(&self, system: &System, findings: &mut Findings) {
         let variables = &drover_http::check_variables;
         self.http.check(&CheckContext { accept: *self.events.accept, variables }, findings);
-        let listeners = self.http.listeners();
+        let listeners = self.listeners();
         self.check_slots(&listeners, findings);
         self.check_accept(&listeners, system, findings);
         self.check_backlog(system, findings);
@@ -52,7 +53,7 @@ impl Config {
             let Some(reason) = in_force.reason else { continue };
             let wanted = listener.accept.unwrap_or(*self.events.accept);
             let place = match listener.accept {
-                Some(_) => self.place_of(listener),
+                Some(_) => listener.place,
                 None => self.events.accept.place(),
             };
             if said.contains(&place) {
@@ -66,14 +67,6 @@ impl Config {
                 .label(reason);
             said.push(place);
         }
-    }
-
-    /// Where the listener's strategy is set.
-    fn place_of(&self, listener: &Listener) -> Option<Place> {
-        let mut listens = self.http.servers.iter().flat_map(|server| server.listen.iter());
-        listens
-            .find(|listen| listen.address == listener.address && listen.accept.is_some())
-            .and_then(|listen| listen.place())
     }
 
     fn check_backlog(&self, system: &System, findings: &mut Findings) {
@@ -162,11 +155,11 @@ impl Config {
                 .warning(root.place(), "`root` is not there")
                 .label(format!("{} is no directory", root.display()));
         }
-        for listen in self.http.servers.iter().flat_map(|server| server.listen.iter()) {
-            let ListenAddress::Unix(path) = &listen.address else { continue };
+        for listener in self.listeners() {
+            let ListenAddress::Unix(path) = &listener.address else { continue };
             if !path.parent().is_some_and(|directory| directory.is_dir()) {
                 findings
-                    .error(listen.place(), format!("{} cannot be made", path.display()))
+                    .error(listener.place, format!("{} cannot be made", path.display()))
                     .label("its directory does not exist");
             }
         }

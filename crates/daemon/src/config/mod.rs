@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use drover_config::{Findings, Kind, Leaf, Located, LogFile, Node, Output, Ranged, Reader, Value};
 use drover_event::{BackendKind, DebugConnection};
-use drover_http::config::{Accept, Http};
+use drover_http::config::Http;
+use drover_service::{Accept, Listener};
 use ipnet::IpNet;
 
 pub(crate) use system::System;
@@ -60,6 +61,11 @@ impl Config {
         let runtime_dir = process.runtime_dir.get_or_insert_with(|| system.runtime_dir());
         process.pid_file.get_or_insert_with(|| runtime_dir.join("drover.pid"));
         self
+    }
+
+    /// The listeners of all services.
+    pub(crate) fn listeners(&self) -> Vec<Listener> {
+        self.http.listeners().into_iter().map(|listener| listener.socket).collect()
     }
 
     /// How many workers there are.

@@ -1,10 +1,13 @@
 //! What `balanced` adds: a worker with more connections than others leaves new ones to them.
 //!
+//! The listener is registered exclusively. A worker whose slack is used up adds it again, which moves it
+//! to the end of the kernel's queue: workers that are level take turns and need no wake-up.
+//!
 //! Each worker publishes its number of open connections. One that is more than the slack above the
-//! least loaded worker takes its balanced listeners out, right when that becomes so, and hands over:
-//! it wakes the least loaded one through its notifier. The kernel's wake-up for a queued connection
-//! may have been spent on this worker, so the other one adds its listeners again, which makes the
-//! kernel look at the queue.
+//! least loaded worker takes its balanced listeners out, right when that becomes so. If the least loaded
+//! one has its own out, or something is queued, it hands over: it wakes that worker through its
+//! notifier. The kernel's wake-up for a queued connection may have been spent on this worker, so the
+//! other one adds its listeners again, which makes the kernel look at the queue.
 //!
 //! While a gate is closed its worker looks again every 50 ms at the latest, and whenever it is woken
 //! itself. It opens where it may; where it may not and something is still queued, it hands over once
@@ -55,6 +58,23 @@ pub struct Balance {
     pub slack: u32,
 }
 
+impl BalancePeer {
+    fn is_open(&self) -> bool {
+        self.stats.gauge(Gauge::Balancing) == part::OPEN
+    }
+}
+
+/// How a worker stands among those that count.
+struct Standing {
+    /// The least loaded worker.
+    least: usize,
+    /// By how many connections this one is above it, and may be.
+    ahead: u64,
+    slack: u64,
+    /// A worker whose gate is closed although it has no more connections than this one.
+    closed_at_level: Option<usize>,
+}
+
 impl Balance {
     /// The workers that count, and their loads.
     fn loads(&self, now: Millis) -> impl Iterator<Item = (usize, u64)> + '_ {
@@ -65,17 +85,26 @@ impl Balance {
         self.peers.iter().enumerate().filter_map(counting)
     }
 
-    /// The least loaded worker, if this one is more than the slack above it.
-    fn least_loaded_below(&self, now: Millis) -> Option<usize> {
+    /// How this worker stands among those that count.
+    fn standing(&self, now: Millis) -> Standing {
         let own = self.peers[self.own].stats.gauge(Gauge::OpenConnections);
-        let (mut count, mut sum, mut least) = (0, 0, (self.own, own));
+        let (mut count, mut sum, mut least, mut closed_at_level) = (0, 0, (self.own, own), None);
         for (index, load) in self.loads(now) {
             count += 1;
             sum += load;
             least = if load < least.1 { (index, load) } else { least };
+            if load <= own && index != self.own && !self.peers[index].is_open() {
+                closed_at_level = Some(index);
+            }
         }
         let slack = u64::from(self.slack).max(sum / count / MEAN_SHARE);
-        (own > least.1 + slack).then_some(least.0)
+        Standing { least: least.0, ahead: own - least.1, slack, closed_at_level }
+    }
+
+    /// The least loaded worker, if this one is more than the slack above it.
+    fn least_loaded_below(&self, now: Millis) -> Option<usize> {
+        let standing = self.standing(now);
+        (standing.ahead > standing.slack).then_some(standing.least)
     }
 
     /// The least loaded worker beside this one.
@@ -93,9 +122,19 @@ impl Balance {
     }
 }
 
+/// What [`Gauge::Balancing`] says of a worker.
+pub(crate) mod part {
+    /// It does not accept: it drains, or pauses.
+    pub(crate) const NONE: u64 = 0;
+    /// It takes part, and its gate is closed.
+    pub(crate) const CLOSED: u64 = 1;
+    /// It takes part, and its listeners are in the backend.
+    pub(crate) const OPEN: u64 = 2;
+}
+
 fn counts(peer: &BalancePeer, now: Millis) -> bool {
     let long_ago = |moment: u64| moment != 0 && now.since(Millis::new(moment)) > UNRESPONSIVE_MS;
-    peer.stats.gauge(Gauge::Balancing) == 1
+    peer.stats.gauge(Gauge::Balancing) != part::NONE
         && !long_ago(peer.stats.gauge(Gauge::WokenAt))
         && !long_ago(peer.stats.gauge(Gauge::TurnStarted))
 }
@@ -106,10 +145,28 @@ pub(crate) fn close_if_above(core: &Core, state: &mut State) -> bool {
     let Some(least) = balance.least_loaded_below(core.now()) else { return false };
     debug!("balance gate closed");
     core.stats().add(Counter::GateClosed, 1);
-    balance.hand_over(least, core.now());
+    core.stats().set(Gauge::Balancing, part::CLOSED);
     state.gate.balanced_listeners_in = false;
     for_each_listener(state, Strategy::Balanced, take_out);
+    // Only now: whatever comes from here on wakes another worker, if one has its listeners in.
+    let Some(balance) = &state.gate.balance else { return true };
+    if !balance.peers[least].is_open() || connections_wait(state) {
+        balance.hand_over(least, core.now());
+    }
     true
+}
+
+/// After an accept that left this worker's gate open: tells whether others should have their turn first.
+///
+/// Wakes a worker that this one has caught up with and whose gate is still closed, so that it takes its
+/// turns again: otherwise it would know only when somebody hands over, or at its next look.
+pub(crate) fn others_come_first(core: &Core, state: &State) -> bool {
+    let Some(balance) = &state.gate.balance else { return false };
+    let standing = balance.standing(core.now());
+    if let Some(level) = standing.closed_at_level {
+        balance.hand_over(level, core.now());
+    }
+    standing.ahead >= standing.slack
 }
 
 /// Opens a closed gate if this worker may accept again, and else hands over what is queued; tells
@@ -129,6 +186,7 @@ pub(crate) fn open_if_level(core: &Core, state: &mut State) -> bool {
     }
     debug!("balance gate opened");
     state.gate.balanced_listeners_in = true;
+    core.stats().set(Gauge::Balancing, part::OPEN);
     put_all_in(core, state, Strategy::Balanced);
     state.gate.balanced_listeners_in
 }
@@ -171,7 +229,7 @@ mod tests {
         let peer = |&load: &u64| {
             let stats = Stats::private().expect("memory");
             stats.set(Gauge::OpenConnections, load);
-            stats.set(Gauge::Balancing, 1);
+            stats.set(Gauge::Balancing, part::OPEN);
             BalancePeer { stats, notifier: Notifier::descriptor().expect("eventfd") }
         };
         Balance { peers: loads.iter().map(peer).collect(), own, slack }
@@ -188,6 +246,29 @@ mod tests {
         assert!(closes(&balance(&[7, 5, 9], 0, 1)));
         assert!(!closes(&balance(&[7, 5, 9], 1, 1)), "the least loaded never closes");
         assert!(!closes(&balance(&[70, 67, 68], 0, 3)));
+    }
+
+    #[test]
+    fn a_worker_whose_slack_is_used_up_lets_others_come_first() {
+        let used_up = |loads: &[u64]| {
+            let standing = balance(loads, 0, 1).standing(Millis::new(1000));
+            standing.ahead >= standing.slack
+        };
+        assert!(!used_up(&[5, 5, 9]));
+        assert!(used_up(&[6, 5, 5]));
+    }
+
+    #[test]
+    fn a_closed_worker_that_was_caught_up_with_is_told() {
+        let closed_at_level = |own: u64, other: u64, part: u64| {
+            let balance = balance(&[own, 5, other], 0, 1);
+            balance.peers[2].stats.set(Gauge::Balancing, part);
+            balance.standing(Millis::new(1000)).closed_at_level
+        };
+        assert_eq!(closed_at_level(6, 6, part::CLOSED), Some(2));
+        assert_eq!(closed_at_level(6, 7, part::CLOSED), None, "not yet");
+        assert_eq!(closed_at_level(6, 6, part::OPEN), None, "it takes its turns");
+        assert_eq!(closed_at_level(6, 6, part::NONE), None, "it does not accept");
     }
 
     #[test]

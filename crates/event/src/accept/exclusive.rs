@@ -2,12 +2,12 @@
 //!
 //! The kernel wakes exclusive waiters from the head of the socket's wait queue, so whoever
 //! registered first would get almost every connection (see the discussion of EPOLLEXCLUSIVE in
-//! epoll_ctl(2)). Re-adding moves this worker to the end. Over the load threshold it does so at
-//! every accept.
+//! epoll_ctl(2)). Re-adding moves this worker to the end. Over the load threshold it does so at every
+//! accept, and with `balanced` whenever others should come first.
 
 use tracing::error;
 
-use crate::accept::{put_in, take_out};
+use crate::accept::{balanced, put_in, take_out};
 use crate::core::{Core, State};
 use crate::listener::Strategy;
 use crate::stats::Counter;
@@ -17,10 +17,12 @@ const EVERY: u32 = 16;
 /// Moves this worker to the end of the listener's wait queue when it is time to.
 pub(crate) fn give_others_a_chance(core: &Core, state: &mut State, number: u32) {
     let Some(listener) = &state.listeners[number as usize] else { return };
-    if !matches!(listener.strategy, Strategy::Exclusive | Strategy::Balanced) || listener.accepts == 0 {
-        return;
-    }
-    let due = listener.accepts.is_multiple_of(EVERY) || state.gate.over_threshold();
+    let levels = match listener.strategy {
+        Strategy::Exclusive => false,
+        Strategy::Balanced => balanced::others_come_first(core, state),
+        Strategy::Shared | Strategy::Mutex | Strategy::ReusePort => return,
+    };
+    let due = levels || listener.accepts.is_multiple_of(EVERY) || state.gate.over_threshold();
     if !due || state.gate.is_paused() {
         return;
     }

@@ -7,7 +7,7 @@
 
 use tracing::{debug, error};
 
-use crate::accept::balanced::{self, Balance};
+use crate::accept::balanced::{self, Balance, part};
 use crate::accept::mutex::AcceptMutex;
 use crate::accept::{put_in, take_out};
 use crate::clock::Millis;
@@ -70,6 +70,15 @@ impl Gate {
                 false
             }
             Strategy::Shared | Strategy::Exclusive | Strategy::ReusePort => true,
+        }
+    }
+
+    /// What this worker says of its part in balancing, once it has a balanced listener.
+    pub(crate) fn part(&self) -> u64 {
+        match self.balanced_listeners_in {
+            _ if self.is_paused() => part::NONE,
+            true => part::OPEN,
+            false => part::CLOSED,
         }
     }
 
@@ -202,7 +211,7 @@ pub(crate) fn pause_accepting(core: &Core, state: &mut State) {
     state.gate.paused_until = Some(Millis::new(core.now().as_u64().saturating_add(delay)));
     state.gate.mutex_listeners_in = false;
     state.gate.balanced_listeners_in = false;
-    core.stats().set(Gauge::Balancing, 0);
+    core.stats().set(Gauge::Balancing, part::NONE);
     (0..state.listeners.len()).for_each(|number| take_out(state, number as u32));
 }
 
@@ -210,7 +219,7 @@ pub(crate) fn pause_accepting(core: &Core, state: &mut State) {
 fn resume_accepting(core: &Core, state: &mut State) {
     state.gate.paused_until = None;
     if has_listener(state, Strategy::Balanced) && !state.draining {
-        core.stats().set(Gauge::Balancing, 1);
+        core.stats().set(Gauge::Balancing, state.gate.part());
     }
     for strategy in [Strategy::Shared, Strategy::Exclusive, Strategy::ReusePort] {
         put_all_in(core, state, strategy);

@@ -86,12 +86,15 @@ pub(crate) fn on_acceptable(core: &Core, event: EventId) {
     let most = if core.settings().multi_accept { MULTI_ACCEPT_MOST } else { 1 };
     for _ in 0..most {
         match accept_one(core, listener) {
-            Outcome::Accepted => exclusive::give_others_a_chance(core, &mut core.state(), listener),
+            Outcome::Accepted => {
+                let state = &mut *core.state();
+                if balanced && balanced::close_if_above(core, state) {
+                    break;
+                }
+                exclusive::give_others_a_chance(core, state, listener);
+            }
             Outcome::Failed => {}
             Outcome::Ended => break,
-        }
-        if balanced && balanced::close_if_above(core, &mut core.state()) {
-            break;
         }
     }
 }

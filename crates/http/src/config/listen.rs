@@ -1,38 +1,9 @@
 //! `listen`: the addresses of a server, and the listeners that all servers together need.
 
 use drover_config::{ListenAddress, Located, Node, Output, Reader, Shorthand, Value};
-
-use drover_event::Strategy;
+use drover_service::Accept;
 
 use super::Http;
-
-drover_config::choice! {
-    /// Accept strategies by their names in the config.
-    pub enum Accept {
-        /// Every worker has the shared socket; the kernel wakes one or a few.
-        Exclusive = "exclusive",
-        /// Every worker has the shared socket; everyone is woken.
-        Shared = "shared",
-        /// Only the holder of a lock in shared memory has the listener.
-        Mutex = "mutex",
-        /// Each worker has its own socket on the same address.
-        Reuseport = "reuseport",
-        /// As exclusive, and workers with more connections than others leave new ones to them.
-        Balanced = "balanced",
-    }
-}
-
-impl From<Accept> for Strategy {
-    fn from(accept: Accept) -> Strategy {
-        match accept {
-            Accept::Exclusive => Strategy::Exclusive,
-            Accept::Shared => Strategy::Shared,
-            Accept::Mutex => Strategy::Mutex,
-            Accept::Reuseport => Strategy::ReusePort,
-            Accept::Balanced => Strategy::Balanced,
-        }
-    }
-}
 
 drover_config::table! {
     /// An address to accept connections on.
@@ -85,27 +56,16 @@ impl Shorthand for Listen {
     }
 }
 
-/// One listening socket with the options that its servers agree on.
+/// One listening socket and the servers behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
-    /// Where it listens.
-    pub address: ListenAddress,
-    /// Its accept strategy; `None`: as `[events]` says.
-    pub accept: Option<Accept>,
-    /// Connections the kernel queues for accept.
-    pub backlog: u32,
-    /// Whether the kernel waits for the client's first bytes.
-    pub deferred: bool,
-    /// Whether IPv4 connections are not taken on an IPv6 address.
-    pub ipv6_only: bool,
+    /// The socket, with the options that its servers agree on.
+    pub socket: drover_service::Listener,
     /// The servers behind it, as indices into [`Http::servers`], in the order of the config.
     pub servers: Vec<usize>,
     /// The one among [`Http::servers`] that answers requests naming none of them.
     pub default_server: usize,
 }
-
-/// The queue for accept where the config says nothing, as in nginx.
-const DEFAULT_BACKLOG: u32 = 511;
 
 impl Http {
     /// The listeners of all servers: one for each address, in the order of their first mention.
@@ -121,7 +81,7 @@ impl Http {
         };
         let mut listeners: Vec<Listener> = Vec::new();
         for (_, first) in mentions() {
-            if listeners.iter().any(|listener| listener.address == first.address) {
+            if listeners.iter().any(|listener| listener.socket.address == first.address) {
                 continue;
             }
             let same: Vec<(usize, Located<Listen>)> =
@@ -129,14 +89,19 @@ impl Http {
             let mut servers: Vec<usize> = same.iter().map(|(server, _)| *server).collect();
             servers.dedup();
             let default = same.iter().find(|(_, listen)| listen.default_server);
+            let with_strategy = same.iter().find(|(_, listen)| listen.accept.is_some());
             listeners.push(Listener {
-                accept: same.iter().find_map(|(_, listen)| listen.accept),
-                backlog: same.iter().find_map(|(_, listen)| listen.backlog).unwrap_or(DEFAULT_BACKLOG),
-                deferred: same.iter().find_map(|(_, listen)| listen.deferred).unwrap_or(false),
-                ipv6_only: same.iter().find_map(|(_, listen)| listen.ipv6_only).unwrap_or(true),
+                socket: drover_service::Listener {
+                    accept: with_strategy.and_then(|(_, listen)| listen.accept),
+                    backlog: same.iter().find_map(|(_, listen)| listen.backlog),
+                    deferred: same.iter().find_map(|(_, listen)| listen.deferred).unwrap_or(false),
+                    ipv6_only: same.iter().find_map(|(_, listen)| listen.ipv6_only).unwrap_or(true),
+                    client_first: true,
+                    place: with_strategy.map_or(first.place(), |(_, listen)| listen.place()),
+                    address: first.address.clone(),
+                },
                 default_server: default.map_or(servers[0], |(server, _)| *server),
                 servers,
-                address: first.address.clone(),
             });
         }
         listeners

@@ -17,8 +17,8 @@ use std::time::Duration;
 use drover_config::{Located, Size};
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
-pub use check::{CheckContext, WrongVariable};
-pub use listen::{Accept, Listen, Listener};
+pub use check::CheckContext;
+pub use listen::{Listen, Listener};
 pub use location::{Location, PathMatch, Return};
 
 /// No time-out is longer than this: ten years, which a timer still can count.

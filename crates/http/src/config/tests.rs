@@ -1,6 +1,7 @@
 //! The checks across the keys of `[http]`: what is found, and what is not.
 
 use drover_config::Findings;
+use drover_service::{Accept, WrongVariable};
 
 use super::*;
 
@@ -164,13 +165,6 @@ fn log_formats_are_defined_and_their_variables_known() {
 }
 
 #[test]
-fn strategies_have_the_names_of_the_engine() {
-    for accept in [Accept::Exclusive, Accept::Shared, Accept::Mutex, Accept::Reuseport, Accept::Balanced] {
-        assert_eq!(accept.to_string(), drover_event::Strategy::from(accept).to_string());
-    }
-}
-
-#[test]
 fn extensions_and_types_can_be_used() {
     assert_eq!(messages("types = { \".wasm\" = \"application/wasm\" }"), ["`.wasm` is no file extension"]);
     assert_eq!(messages("default_type = \"a\\nb\""), ["`default_type` cannot be sent"]);
@@ -194,6 +188,7 @@ fn servers_on_one_address_share_a_listener() {
     let listeners = http.listeners();
     assert_eq!(listeners.len(), 2);
     assert_eq!((listeners[0].servers.as_slice(), listeners[0].default_server), ([0, 1].as_slice(), 1));
-    assert_eq!((listeners[0].backlog, listeners[0].accept), (7, Some(Accept::Mutex)));
-    assert_eq!((listeners[1].servers.as_slice(), listeners[1].backlog), ([0].as_slice(), 511));
+    let socket = &listeners[0].socket;
+    assert_eq!((socket.backlog, socket.accept), (Some(7), Some(Accept::Mutex)));
+    assert_eq!((listeners[1].servers.as_slice(), listeners[1].socket.backlog), ([0].as_slice(), None));
 }

@@ -32,6 +32,7 @@ use crate::handler::Handler;
 use crate::handler::files::OpenFile;
 use crate::plan::Location;
 use crate::response::{Date, Fate};
+use crate::variables::Variable;
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
@@ -239,7 +240,7 @@ impl Work {
         let plan = &*on.worker.plan;
         let bytes = &self.input[self.start..self.end];
         let head = &self.head;
-        self.server = plan.names[on.listener].find(|| head.host.map(|host| host.of(bytes)));
+        self.server = plan.hosts[on.listener].find(|| head.host.map(|host| host.of(bytes)));
         self.location = plan.servers[self.server].find(head.path(bytes));
         let stays = !head.connection.close && on.requests < plan.keepalive_requests;
         self.fate = match head.is_http11 {
@@ -347,9 +348,14 @@ impl Work {
             server: &on.worker.plan.server,
             render: &|template, out| {
                 let about = About { head: Some(&self.head), bytes, server: self.server, started, length };
-                on.with_facts(&about, template.needs_local(), template.needs_local_time(), |facts| {
-                    template.push_plain(facts, out);
-                });
+                on.with_facts(
+                    &about,
+                    template.uses(Variable::is_local),
+                    template.uses(Variable::is_local_time),
+                    |facts| {
+                        template.push_plain(facts, out);
+                    },
+                );
             },
         };
         match self.head.target.form {

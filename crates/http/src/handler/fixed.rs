@@ -1,9 +1,11 @@
 //! `return`: an answer that the config fixes, prepared when the config is read unless variables are in it.
 
+use drover_service::TemplateError;
+
 use crate::config::Return;
 use crate::exchange::{self, Answer, Request};
 use crate::response::{self, Prepared};
-use crate::template::{Template, TemplateError};
+use crate::variables::Template;
 
 /// A fixed answer.
 #[derive(Debug)]

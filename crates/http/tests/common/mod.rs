@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use drover_config::{ListenAddress, Size};
 use drover_event::{BackendKind, Core, ListenerOptions, Settings, Shared, Stats, Strategy, Worker};
+use drover_http::Plan;
 use drover_http::config::{Http, Listen, Location, PathMatch, Return, Server as ServerConfig};
-use drover_http::{Logs, Plan};
+use drover_service::Logs;
 
 /// How long a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -76,7 +77,7 @@ fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver
     let mut worker = Worker::new(settings, shared).expect("a worker can be made");
     let started = plan.start(worker.core()).expect("the plan can be started");
     let options = ListenerOptions {
-        address: plan.listeners()[0].address.to_string(),
+        address: plan.listeners()[0].socket.address.to_string(),
         strategy: Strategy::Shared,
         deferred: false,
         client_first: true,

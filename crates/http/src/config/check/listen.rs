@@ -1,8 +1,9 @@
 //! Addresses: contradictions between those that several servers share, and options without effect.
 
 use drover_config::{Findings, ListenAddress, Located};
+use drover_service::Accept;
 
-use crate::config::{Accept, Http, Listen, Server};
+use crate::config::{Http, Listen, Server};
 
 pub(super) fn check(http: &Http, accept: Accept, findings: &mut Findings) {
     let mut firsts: Vec<(usize, &Located<Listen>)> = Vec::new();

@@ -8,8 +8,9 @@ mod names;
 mod texts;
 
 use drover_config::Findings;
+use drover_service::{Accept, WrongVariable};
 
-use super::{Accept, Http};
+use super::Http;
 
 /// What a check of `[http]` has to be told.
 pub struct CheckContext<'a> {
@@ -17,19 +18,6 @@ pub struct CheckContext<'a> {
     pub accept: Accept,
     /// Says what is wrong with the variables of a text such as a log format, if anything is.
     pub variables: &'a dyn Fn(&str) -> Result<(), WrongVariable>,
-}
-
-/// A variable that is wrong, and where in its text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WrongVariable {
-    /// What is wrong, in a few words.
-    pub message: String,
-    /// The first byte of the fault.
-    pub offset: usize,
-    /// How many bytes it takes.
-    pub length: usize,
-    /// What would be right, if that is known.
-    pub help: Option<String>,
 }
 
 impl Http {

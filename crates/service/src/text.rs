@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 /// Appends `number` in decimal.
-pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -19,7 +19,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends milliseconds as seconds with three decimals.
-pub(crate) fn push_seconds(out: &mut Vec<u8>, millis: u64) {
+pub fn push_seconds(out: &mut Vec<u8>, millis: u64) {
     push_number(out, millis / 1000);
     let rest = millis % 1000;
     let digits = [b'.', digit(rest / 100), digit(rest / 10), digit(rest)];
@@ -31,7 +31,7 @@ fn digit(number: u64) -> u8 {
 }
 
 /// Appends an address as it is usually written; IPv4 addresses that arrived over IPv6 as IPv4.
-pub(crate) fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+pub fn push_address(out: &mut Vec<u8>, address: IpAddr) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             for (at, part) in address.octets().into_iter().enumerate() {
@@ -50,7 +50,7 @@ pub(crate) fn push_address(out: &mut Vec<u8>, address: IpAddr) {
 
 /// Appends `bytes` so that nothing in them can end a quoted string or a line, or reach a terminal: `"`, `\`
 /// and everything that is not visible ASCII or space becomes `\xHH`.
-pub(crate) fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| must_escape(*byte)) {

@@ -22,13 +22,26 @@ const WHOLE_IN_A_PIPE: usize = 4096;
 
 /// Where lines go.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Target {
+pub enum Target {
+    /// The standard error that the daemon was started with.
     Stderr,
+    /// Its standard output.
     Stdout,
+    /// Appended to this file.
     File(PathBuf),
 }
 
 impl Target {
+    /// Where a config says that lines go; `None` for nowhere.
+    pub fn of(file: &LogFile) -> Option<Target> {
+        match file {
+            LogFile::Off => None,
+            LogFile::Stderr => Some(Target::Stderr),
+            LogFile::Stdout => Some(Target::Stdout),
+            LogFile::Path(path) => Some(Target::File(path.clone())),
+        }
+    }
+
     fn name(&self) -> &Path {
         match self {
             Target::Stderr => Path::new("stderr"),
@@ -40,12 +53,13 @@ impl Target {
 
 /// How one log is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LogPlan {
-    pub(crate) target: Target,
+pub struct LogPlan {
+    /// Where lines go.
+    pub target: Target,
     /// Bytes that are gathered; 0 writes each line at once.
-    pub(crate) buffer: usize,
+    pub buffer: usize,
     /// How long lines wait at most.
-    pub(crate) flush: Duration,
+    pub flush: Duration,
 }
 
 /// One log of one worker.
@@ -161,23 +175,24 @@ fn whole_lines(text: &[u8], most: usize) -> &[u8] {
 
 /// Local time as text, worked out once a second.
 #[derive(Debug)]
-pub(crate) struct LocalTime {
+pub struct LocalTime {
     zone: TimeZone,
     second: Option<i64>,
     /// `02/Jan/2006:15:04:05 +0000`.
-    pub(crate) common: String,
+    pub common: String,
     /// `2006-01-02T15:04:05+00:00`.
-    pub(crate) iso8601: String,
+    pub iso8601: String,
 }
 
 impl LocalTime {
-    pub(crate) fn new(zone: TimeZone) -> LocalTime {
+    /// Local time in `zone`.
+    pub fn new(zone: TimeZone) -> LocalTime {
         LocalTime { zone, second: None, common: String::new(), iso8601: String::new() }
     }
 
     /// The texts for a second since the epoch.
     #[inline]
-    pub(crate) fn at(&mut self, second: i64) -> &LocalTime {
+    pub fn at(&mut self, second: i64) -> &LocalTime {
         if self.second != Some(second) {
             self.update(second);
         }

@@ -1,0 +1,23 @@
+//! What drover's services share, and protocols have no say in.
+//!
+//! * [`accept`]: accept strategies as the config names them, and the [`Listener`]s that a service asks for;
+//! * [`access_log`] and [`Logs`]: lines that are gathered and written without ever making anybody wait;
+//! * [`template`]: texts with variables, such as the formats of access logs; each service has its own
+//!   [`Variable`]s;
+//! * [`names`]: names of servers, exact and with a star;
+//! * [`text`]: numbers, addresses and hostile bytes written without `fmt`.
+//!
+//! Architecture invariant: no protocol and no socket; a service depends on this crate and never on another
+//! service.
+
+pub mod accept;
+pub mod access_log;
+mod logs;
+pub mod names;
+pub mod template;
+pub mod text;
+
+pub use accept::{Accept, Listener};
+pub use logs::{Logs, OpenLogError};
+pub use names::Names;
+pub use template::{Template, TemplateError, Variable, WrongVariable, check_variables};
