@@ -156,6 +156,11 @@ impl Body {
         }
     }
 
+    /// Whether the connection's end is the body's.
+    pub(crate) fn ends_with_the_close(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
     /// So many bytes of data passed without being shown.
     pub(crate) fn passed(&mut self, count: u64) {
         if let State::Length(left) = self.state {

@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod framing;
 pub(crate) mod head;
+pub(crate) mod lines;
 pub(crate) mod method;
 pub(crate) mod name;
 mod report;

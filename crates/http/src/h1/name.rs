@@ -14,6 +14,7 @@ pub(crate) enum Name {
     Connection,
     ContentLength,
     Cookie,
+    Date,
     Expect,
     Forwarded,
     Host,
@@ -45,6 +46,7 @@ impl Name {
         match name.len() {
             2 if is(b"te") => Name::Te,
             4 if is(b"host") => Name::Host,
+            4 if is(b"date") => Name::Date,
             5 if is(b"range") => Name::Range,
             6 if is(b"accept") => Name::Accept,
             6 if is(b"cookie") => Name::Cookie,
@@ -74,9 +76,34 @@ impl Name {
     }
 }
 
+/// Some of the names that have a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Names(u64);
+
+impl Names {
+    pub(crate) const fn of(names: &[Name]) -> Names {
+        let mut set = Names(0);
+        let mut at = 0;
+        while at < names.len() {
+            set = set.with(names[at]);
+            at += 1;
+        }
+        set
+    }
+
+    pub(crate) const fn with(self, name: Name) -> Names {
+        Names(self.0 | 1 << name as u64)
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, name: Name) -> bool {
+        self.0 >> name as u64 & 1 == 1
+    }
+}
+
 /// How a name looks whose number is [`Name::Other`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     Usual,
     /// It has `_` or `.`, which some backends take for `-`.
     Odd,
@@ -92,10 +119,11 @@ impl Look {
             let letter = within(block::lower(block), b'a', b'z');
             block::not(letter | within(block, b'0', b'9') | equal(block, b'-'))
         });
-        if end >= span.end as usize { Look::Usual } else { Look::of_each(span.of(head)) }
+        if end >= span.end as usize { Look::Usual } else { Look::of_name(span.of(head)) }
     }
 
-    fn of_each(name: &[u8]) -> Look {
+    /// How `name` looks.
+    pub(crate) fn of_name(name: &[u8]) -> Look {
         match name.iter().fold(0, |seen, byte| seen | CLASS[usize::from(*byte)]) {
             0 => Look::Usual,
             ODD => Look::Odd,

@@ -337,34 +337,20 @@ impl Work {
             let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);
             return Answer::complete(prepared.status(), body);
         }
-        let bytes = &self.input[self.start..self.start + self.head_length];
-        let (started, length) = (self.started, self.request_length);
-        let request = Request {
+        let asked = Asked {
+            on,
             head: &self.head,
-            bytes,
-            fate: self.fate,
-            date,
-            now: on.stream.core().now(),
-            server: &on.worker.plan.server,
-            render: &|template, out| {
-                let about = About { head: Some(&self.head), bytes, server: self.server, started, length };
-                on.with_facts(
-                    &about,
-                    template.uses(Variable::is_local),
-                    template.uses(Variable::is_local_time),
-                    |facts| {
-                        template.push_plain(facts, out);
-                    },
-                );
-            },
+            bytes: &self.input[self.start..self.start + self.head_length],
+            server: self.server,
+            started: self.started,
+            length: self.request_length,
         };
-        match self.head.target.form {
-            Form::Authority => exchange::page(&request, 405, b"Allow: GET, HEAD\r\n", &mut self.output),
-            Form::Asterisk => {
-                exchange::with_body(&request, 204, b"Allow: GET, HEAD\r\n", "", b"", &mut self.output)
-            }
-            Form::Origin | Form::Absolute => handler.answer(&request, &on.worker.store, &mut self.output),
-        }
+        let (form, out) = (self.head.target.form, &mut self.output);
+        asked.with_request(self.fate, |request| match form {
+            Form::Authority => exchange::page(request, 405, b"Allow: GET, HEAD\r\n", out),
+            Form::Asterisk => exchange::with_body(request, 204, b"Allow: GET, HEAD\r\n", "", b"", out),
+            Form::Origin | Form::Absolute => handler.answer(request, &on.worker.store, out),
+        })
     }
 
     /// The answer is out, with `rest` bytes sent behind the output: logs it and goes on to the next request.
