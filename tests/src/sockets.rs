@@ -6,6 +6,7 @@ use std::fs;
 use nix::unistd::Pid;
 
 use crate::descriptors::{self, Registration};
+use crate::{Drover, Port, eventually};
 
 /// The listening sockets on a port: their inodes.
 pub fn listening(port: u16) -> Vec<u64> {
@@ -49,10 +50,23 @@ pub fn watched(pid: Pid, port: u16) -> Vec<(u64, Registration)> {
         .collect()
 }
 
+/// Waits until one worker alone has the listener in its backend, as whoever holds the accept mutex.
+///
+/// # Panics
+///
+/// When that does not come about.
+#[track_caller]
+pub fn only_watcher(drover: &Drover, port: &Port) -> Pid {
+    eventually("one worker alone watches the listener", || {
+        let watches = |pid: &Pid| !watched(*pid, port.number()).is_empty();
+        let watching: Vec<Pid> = drover.workers().into_iter().filter(watches).collect();
+        (watching.len() == 1).then(|| watching[0])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Port;
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
 

@@ -53,10 +53,20 @@ impl Strace {
     /// Attaches to a process and returns when every further call will be seen. Without strace, or where
     /// tracing is not permitted, says so and returns none: the test is skipped.
     pub fn attach(directory: &Directory, pid: Pid, calls: &str) -> Option<Strace> {
+        Strace::start(directory, pid, &format!("trace={calls}"))
+    }
+
+    /// Attaches to a process and has each call of this name return that much later, as if the kernel or a disk
+    /// had taken so long.
+    pub fn slow_down(directory: &Directory, pid: Pid, call: &str, delay: Duration) -> Option<Strace> {
+        Strace::start(directory, pid, &format!("inject={call}:delay_exit={}", delay.as_micros()))
+    }
+
+    fn start(directory: &Directory, pid: Pid, expression: &str) -> Option<Strace> {
         let strace = packages::tool_or_skip("strace", "strace")?;
         let (output, errors) = (directory.join("strace.txt"), directory.join("strace.errors"));
         let child = Command::new(strace)
-            .args(["-s", "64", "-e", "signal=none", "-e", &format!("trace={calls}")])
+            .args(["-s", "64", "-e", "signal=none", "-e", expression])
             .args(["-p", &pid.to_string(), "-o"])
             .arg(&output)
             .stdin(Stdio::null())

@@ -68,14 +68,12 @@ fn connections_of_the_other_workers_survive() {
 #[test]
 fn a_mutex_is_released_when_its_owner_is_killed() {
     let (directory, port) = (Directory::new(), Port::new());
-    let config = Config::new(&directory, 2).events("accept = \"mutex\"").answering(&port);
+    let config = Config::new(&directory, 2)
+        .events("accept = \"mutex\"")
+        .events("accept_mutex_delay = \"100ms\"")
+        .answering(&port);
     let drover = Drover::start(&directory, &config);
-    let owner = eventually("one worker alone watches the listener", || {
-        let watching =
-            drover.workers().into_iter().filter(|pid| !sockets::watched(*pid, port.number()).is_empty());
-        let watching: Vec<_> = watching.collect();
-        (watching.len() == 1).then(|| watching[0])
-    });
+    let owner = sockets::only_watcher(&drover, &port);
     process::send(owner, Signal::SIGKILL);
     let killed = Instant::now();
     // One connection may be lost with the owner: the kernel may have given it to that process.
@@ -86,6 +84,6 @@ fn a_mutex_is_released_when_its_owner_is_killed() {
             Err(failure) => panic!("{failure}"),
         });
     assert_eq!(answered, 200);
-    assert!(killed.elapsed() < Duration::from_secs(2), "released after {:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(1), "released after {:?}", killed.elapsed());
     replaced(&drover, 2, &[owner]);
 }

@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("drover-sys", &[]),
     ("drover-config", &[]),
     ("drover-event", &["drover-sys"]),
-    ("drover-upstream", &["drover-event", "drover-config"]),
+    ("drover-upstream", &["drover-event", "drover-config", "drover-sys"]),
     ("drover-service", &["drover-event", "drover-config"]),
     ("drover-tls", &["drover-event", "drover-config"]),
     ("drover-http", &["drover-service", "drover-upstream", "drover-tls", "drover-event", "drover-config"]),

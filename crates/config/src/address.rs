@@ -46,9 +46,9 @@ impl Value for ListenAddress {
             Kind::String(text) => match text.strip_prefix("unix:") {
                 Some(path) => {
                     let path = if path.is_empty() { PathBuf::new() } else { reader.resolve(node, path) };
-                    unix(path)
+                    unix(path).map(ListenAddress::Unix)
                 }
-                None => tcp(text),
+                None => internet(text).map(ListenAddress::Tcp),
             },
             Kind::Integer(Some(port @ 1..=65535)) => Err(bare_port(&port.to_string())),
             _ => {
@@ -68,9 +68,9 @@ impl Value for ListenAddress {
 }
 
 /// What is wrong with an address, and what would be right if more than the usual can be said.
-struct Wrong {
-    what: String,
-    help: Option<String>,
+pub(crate) struct Wrong {
+    pub(crate) what: String,
+    pub(crate) help: Option<String>,
 }
 
 impl From<&str> for Wrong {
@@ -79,7 +79,7 @@ impl From<&str> for Wrong {
     }
 }
 
-fn unix(path: PathBuf) -> Result<ListenAddress, Wrong> {
+pub(crate) fn unix(path: PathBuf) -> Result<PathBuf, Wrong> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.ends_with(b"/") {
         return Err("the path of the socket is missing".into());
@@ -94,14 +94,14 @@ fn unix(path: PathBuf) -> Result<ListenAddress, Wrong> {
         let what = format!("the path has {} bytes; the system allows {MAX_UNIX_PATH}", bytes.len());
         return Err(Wrong { what, help: Some("use a shorter path, such as one under /run".into()) });
     }
-    Ok(ListenAddress::Unix(path))
+    Ok(path)
 }
 
-fn tcp(text: &str) -> Result<ListenAddress, Wrong> {
+pub(crate) fn internet(text: &str) -> Result<SocketAddr, Wrong> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return match address.port() {
             0 => Err("the port must be 1 to 65535".into()),
-            _ => Ok(ListenAddress::Tcp(address)),
+            _ => Ok(address),
         };
     }
     let bare = text.strip_prefix(':').unwrap_or(text);
@@ -141,7 +141,7 @@ fn tcp(text: &str) -> Result<ListenAddress, Wrong> {
     }
 }
 
-fn bare_port(port: &str) -> Wrong {
+pub(crate) fn bare_port(port: &str) -> Wrong {
     Wrong {
         what: "the address is missing".into(),
         help: Some(format!(

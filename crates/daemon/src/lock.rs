@@ -16,6 +16,8 @@ use nix::libc;
 use nix::unistd::Pid;
 use thiserror::Error;
 
+use crate::process::command_suffix;
+
 /// Why a file could not be locked.
 #[derive(Debug, Error)]
 pub(crate) enum LockError {
@@ -52,8 +54,7 @@ pub(crate) fn acquire(path: &Path) -> Result<File, LockError> {
             Ok(_) => {}
             Err(Errno::EACCES | Errno::EAGAIN) => match holder_of(&file) {
                 Some(pid) => {
-                    let command = command_of(pid).map(|name| format!(" ({name})")).unwrap_or_default();
-                    return Err(LockError::Held { path: path.to_owned(), pid, command });
+                    return Err(LockError::Held { path: path.to_owned(), pid, command: command_suffix(pid) });
                 }
                 // It ended between the two calls.
                 None => continue,
@@ -80,12 +81,6 @@ fn holder_of(file: &File) -> Option<Pid> {
     let mut lock = whole_file(libc::F_WRLCK);
     fcntl(file, FcntlArg::F_GETLK(&mut lock)).ok()?;
     (i32::from(lock.l_type) != libc::F_UNLCK).then(|| Pid::from_raw(lock.l_pid))
-}
-
-/// The command name of a process, where readable.
-pub(crate) fn command_of(pid: Pid) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
 }
 
 fn whole_file(kind: libc::c_int) -> libc::flock {

@@ -6,6 +6,7 @@
 
 mod budget;
 mod cli;
+mod clock;
 mod commands;
 mod complaint;
 mod config;
@@ -20,12 +21,14 @@ mod owned_path;
 mod pidfile;
 mod plan;
 mod privileges;
+mod process;
 mod reload;
 mod respawn;
 mod scoreboard;
 mod services;
 mod signals;
 mod sockets;
+mod stall;
 mod supervise;
 mod systemd;
 mod text;

@@ -140,14 +140,31 @@ impl Master {
         }
     }
 
-    /// Sleeps until a signal, a report or the next deadline.
-    fn wait(&self) {
+    /// Sleeps until a signal, a report or the next deadline; meanwhile looks at the workers' heartbeats.
+    fn wait(&mut self) {
         let deadlines = [
             self.workers.next_deadline(),
             self.due.iter().map(|(_, at)| *at).min(),
             self.reload.as_ref().and_then(Reload::deadline),
         ];
-        let timeout = deadlines.into_iter().flatten().min().map(|at| {
+        let deadline = deadlines.into_iter().flatten().min();
+        loop {
+            let process = &self.generation.config.process;
+            let look = self.workers.next_look(process);
+            if look.is_some_and(|at| at <= Instant::now()) {
+                self.workers.look_for_stalls(process);
+                continue;
+            }
+            let woken = self.wait_until(deadline.into_iter().chain(look).min());
+            if woken || deadline.is_some_and(|at| at <= Instant::now()) {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until a signal, a report or `end`; tells whether it was one of the first two, as far as is known.
+    fn wait_until(&self, end: Option<Instant>) -> bool {
+        let timeout = end.map(|at| {
             // A little late rather than a little early, so that what is due is due.
             TimeSpec::from_duration(at.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
         });
@@ -155,11 +172,13 @@ impl Master {
         let sources = std::iter::once(self.signals.as_fd()).chain(channels);
         let mut sources: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match ppoll(&mut sources, timeout, None) {
-            Ok(_) | Err(Errno::EINTR) => {}
+            Ok(ready) => ready > 0,
+            Err(Errno::EINTR) => true,
             Err(errno) => {
                 error!("ppoll: {errno}");
                 // Whatever it is must not make the loop spin.
                 std::thread::sleep(Duration::from_millis(100));
+                true
             }
         }
     }

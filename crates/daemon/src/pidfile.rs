@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use crate::lock::{self, LockError};
 use crate::owned_path::OwnedPath;
+use crate::process::command_suffix;
 
 /// The pid file of this process.
 #[derive(Debug)]
@@ -25,11 +26,7 @@ impl PidFile {
     pub(crate) fn check_free(path: &Path) -> Result<(), LockError> {
         match lock::holder(path) {
             None => Ok(()),
-            Some(pid) => Err(LockError::Held {
-                path: path.to_owned(),
-                pid,
-                command: lock::command_of(pid).map(|name| format!(" ({name})")).unwrap_or_default(),
-            }),
+            Some(pid) => Err(LockError::Held { path: path.to_owned(), pid, command: command_suffix(pid) }),
         }
     }
 

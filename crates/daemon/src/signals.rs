@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use crate::lock::command_of;
+use crate::process::command_suffix;
 
 /// Never blocked: faults and aborts of this very process, tracing, stopping from a terminal, failed writes.
 const LEFT_ALONE: [Signal; 13] = [
@@ -89,10 +89,9 @@ impl fmt::Display for Received {
         match sender {
             Sender::Kernel => write!(formatter, "{signal} from the kernel"),
             Sender::Outside => write!(formatter, "{signal} from outside of this pid namespace"),
-            Sender::Process(pid) => match command_of(*pid) {
-                Some(command) => write!(formatter, "{signal} from process {pid} ({command})"),
-                None => write!(formatter, "{signal} from process {pid}"),
-            },
+            Sender::Process(pid) => {
+                write!(formatter, "{signal} from process {pid}{}", command_suffix(*pid))
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Supervision: workers are forked, collected when they end, and replaced.
 
 use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use drover_sys::fork::{Fork, fork, reap};
+use drover_sys::fork::{Fork, fork, next_change};
 use nix::unistd::Pid;
 use tracing::{debug, error, info, warn};
 
@@ -18,22 +19,40 @@ use crate::worker::Start;
 use crate::workers::{self, Process, Stage};
 
 impl Master {
-    /// Collects children that have ended; as process 1 of a container, orphans too.
+    /// Collects children that have ended, as process 1 of a container orphans too, and takes note of those that
+    /// were stopped.
     pub(super) fn collect_ended(&mut self) {
         loop {
-            let (pid, status) = match reap() {
-                Ok(Some(ended)) => ended,
+            let (pid, status) = match next_change() {
+                Ok(Some(changed)) => changed,
                 Ok(None) => return,
                 Err(failure) => {
                     error!("waitpid: {failure}");
                     return;
                 }
             };
+            if status.stopped_signal().is_some() || status.continued() {
+                self.note_stop(pid, status);
+                continue;
+            }
             match self.workers.remove(pid) {
                 Some(process) => self.bury(process, status),
                 None => debug!("process {pid}, which is no worker, {}", workers::describe(status)),
             }
         }
+    }
+
+    /// A worker was stopped, or goes on. While it is stopped it must not keep others from accepting: what it takes
+    /// for its hold on the accept mutex is then nobody's or another's, and its release of it does nothing.
+    fn note_stop(&self, pid: Pid, status: ExitStatus) {
+        let Some(process) = self.workers.iter().find(|process| process.pid == pid) else { return };
+        let (who, how) = (process.who(), workers::describe(status));
+        if status.continued() {
+            return info!("{who} {how}");
+        }
+        let held = self.board.accept_mutex(pid).unlock();
+        let released = if held { "; it held the accept mutex, which is released" } else { "" };
+        warn!("{who} {how}: kill -CONT {pid} lets it go on{released}");
     }
 
     /// Releases what an ended worker held, says what happened, and arranges for what follows.
@@ -53,7 +72,7 @@ impl Master {
         });
         self.board.fold(&process.block);
         self.keep_seat(&process);
-        let who = format!("worker {number} of generation {generation} (process {pid})");
+        let who = process.who();
         match wanted {
             false => return info!("{who} {how} after {life:.1?}"),
             // Somebody sent it a signal.

@@ -20,6 +20,7 @@ use tracing::{debug, error, warn};
 
 use crate::message::{Command, Report};
 use crate::scoreboard::Block;
+use crate::stall::Heartbeat;
 
 /// How long a worker that was asked to end at once may take.
 pub(crate) const FAST_STOP: Duration = Duration::from_secs(1);
@@ -58,14 +59,31 @@ pub(crate) struct Process {
     pub(crate) stage: Stage,
     /// Whether it holds surplus sockets.
     pub(crate) surplus: bool,
+    /// What was seen of its turns.
+    pub(crate) heartbeat: Heartbeat,
     kill_at: Option<Instant>,
 }
 
 impl Process {
     /// A process that was just forked.
     pub(crate) fn new(pid: Pid, number: u32, generation: u64, block: Block, channel: ChannelEnd) -> Self {
-        let (started, stage) = (Instant::now(), Stage::Starting);
-        Self { pid, number, generation, block, channel, started, stage, surplus: false, kill_at: None }
+        Self {
+            pid,
+            number,
+            generation,
+            block,
+            channel,
+            started: Instant::now(),
+            stage: Stage::Starting,
+            surplus: false,
+            heartbeat: Heartbeat::default(),
+            kill_at: None,
+        }
+    }
+
+    /// Names it in the log.
+    pub(crate) fn who(&self) -> String {
+        format!("worker {} of generation {} (process {})", self.number, self.generation, self.pid)
     }
 
     /// Tells it something; where the channel does not take it, with the signal that means the same.
@@ -118,27 +136,31 @@ impl AsFd for Process {
 
 /// All workers, of every generation that has some.
 #[derive(Debug, Default)]
-pub(crate) struct Workers(Vec<Process>);
+pub(crate) struct Workers {
+    processes: Vec<Process>,
+    /// When their heartbeats were last looked at.
+    pub(crate) looked_at: Option<Instant>,
+}
 
 impl Workers {
     /// Adds one.
     pub(crate) fn add(&mut self, process: Process) {
-        self.0.push(process);
+        self.processes.push(process);
     }
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Process> {
-        self.0.iter()
+        self.processes.iter()
     }
 
     /// All of them, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.0.iter_mut()
+        self.processes.iter_mut()
     }
 
     /// Those of one generation.
     pub(crate) fn of(&self, generation: u64) -> impl Iterator<Item = &Process> {
-        self.0.iter().filter(move |process| process.generation == generation)
+        self.processes.iter().filter(move |process| process.generation == generation)
     }
 
     /// How many of a generation serve.
@@ -148,19 +170,19 @@ impl Workers {
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.processes.is_empty()
     }
 
     /// Takes out the process that ended.
     pub(crate) fn remove(&mut self, pid: Pid) -> Option<Process> {
-        let index = self.0.iter().position(|process| process.pid == pid)?;
-        Some(self.0.remove(index))
+        let index = self.processes.iter().position(|process| process.pid == pid)?;
+        Some(self.processes.remove(index))
     }
 
     /// What workers reported since last asked: who, and what.
     pub(crate) fn reports(&self) -> Vec<(Pid, Report)> {
         let mut reports = Vec::new();
-        for process in &self.0 {
+        for process in &self.processes {
             loop {
                 match process.channel.receive() {
                     Ok(Received::Message(word)) => match Report::from_word(word) {
@@ -181,38 +203,40 @@ impl Workers {
 
     /// The next deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.0.iter().filter_map(|process| process.kill_at).min()
+        self.processes.iter().filter_map(|process| process.kill_at).min()
     }
 
     /// Kills those whose deadline has passed.
     pub(crate) fn kill_overdue(&mut self) {
         let now = Instant::now();
-        for process in &mut self.0 {
+        for process in &mut self.processes {
             if process.kill_at.is_some_and(|at| at <= now) {
                 process.kill_at = None;
-                let Process { pid, number, generation, .. } = process;
-                error!(
-                    "worker {number} of generation {generation} (process {pid}) did not end in time: killing it"
-                );
-                let _ = kill(*pid, Signal::SIGKILL);
+                error!("{} did not end in time: killing it", process.who());
+                let _ = kill(process.pid, Signal::SIGKILL);
             }
         }
     }
 }
 
-/// "exited with code 1", "was killed by SIGSEGV (core dumped)".
+/// "exited with code 1", "was killed by SIGSEGV (core dumped)", "was stopped by SIGSTOP".
 pub(crate) fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with code {code}"),
-        (None, Some(number)) => {
-            let name = Signal::try_from(number)
-                .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string());
-            let core = if status.core_dumped() { " (core dumped)" } else { "" };
-            format!("was killed by {name}{core}")
-        }
-        (None, None) => format!("ended: {status}"),
+    if let Some(code) = status.code() {
+        return format!("exited with code {code}");
     }
+    if let Some(number) = status.signal() {
+        let core = if status.core_dumped() { " (core dumped)" } else { "" };
+        return format!("was killed by {}{core}", signal_name(number));
+    }
+    match status.stopped_signal() {
+        Some(number) => format!("was stopped by {}", signal_name(number)),
+        None => "goes on after a stop".to_owned(),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
 }
 
 /// A pair of channel ends: the master's, the worker's.
@@ -234,5 +258,7 @@ mod tests {
         assert_eq!(describe(ExitStatus::from_raw(9)), "was killed by SIGKILL");
         assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "was killed by SIGSEGV (core dumped)");
         assert_eq!(describe(ExitStatus::from_raw(34)), "was killed by signal 34");
+        assert_eq!(describe(ExitStatus::from_raw(19 << 8 | 0x7f)), "was stopped by SIGSTOP");
+        assert_eq!(describe(ExitStatus::from_raw(0xffff)), "goes on after a stop");
     }
 }

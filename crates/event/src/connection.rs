@@ -157,6 +157,8 @@ pub(crate) struct Connection {
     pub(crate) hopeful: bool,
     /// Which of the worker's listeners: the one this is, or the one that accepted it.
     pub(crate) listener: u32,
+    /// Who keeps it while no task does; [`NONE`] otherwise.
+    pub(crate) keeper: u32,
     /// Free list or reusable list.
     next: u32,
     previous: u32,
@@ -178,6 +180,7 @@ impl Connection {
             asked: None,
             hopeful: false,
             listener: NONE,
+            keeper: NONE,
             next: NONE,
             previous: NONE,
             number: 0,
@@ -263,6 +266,12 @@ impl Slots {
         self.free = slot;
         self.lent -= 1;
         socket
+    }
+
+    /// What the slot's connection is busy with, for reports: the phase of another one where that connection
+    /// closed its slot and its task goes on.
+    pub(crate) fn phase_of(&self, slot: u32) -> Phase {
+        self.connections.get(slot as usize).map_or(Phase::Accepted, |connection| connection.phase)
     }
 
     /// The token of the slot's present life.

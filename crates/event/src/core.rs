@@ -24,6 +24,7 @@ use crate::datagram::{Outgoing, Sessions};
 use crate::debug::DebugConnection;
 use crate::event::{EventId, Events, Flags};
 use crate::flow::PipeStore;
+use crate::kept::Keeper;
 use crate::listener::Listener;
 use crate::notify::Notifier;
 use crate::posted::{PostedQueues, QueueName};
@@ -108,6 +109,7 @@ pub(crate) struct State {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) kind: Kind,
     pub(crate) listeners: Vec<Option<Listener>>,
+    pub(crate) keepers: Vec<Rc<dyn Keeper>>,
     pub(crate) gate: Gate,
     pub(crate) sessions: Sessions,
     /// Connections with peers that are open.
@@ -166,6 +168,7 @@ impl Core {
             kind: backend.kind(),
             backend,
             listeners: Vec::new(),
+            keepers: Vec::new(),
             gate: Gate::new(shared.mutex, shared.balance),
             sessions: Sessions::default(),
             open: 0,

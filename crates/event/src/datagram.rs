@@ -26,7 +26,7 @@ use tracing::{debug, error, warn};
 
 use crate::accept::reclaim;
 use crate::clock::Millis;
-use crate::connection::{Holder, PeerAddress, Phase};
+use crate::connection::{Holder, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
@@ -190,7 +190,7 @@ fn start(core: &Core, slot: u32, service: &dyn DatagramService) {
         let state = core.state();
         (state.slots[slot].number, state.gate.is_held())
     };
-    let task = core.reserve_task(number, false);
+    let task = core.reserve_task(number, slot, false);
     let session = Session { core: core.clone(), slot };
     let future = catch_unwind(AssertUnwindSafe(|| service.session(session)));
     let future = future.unwrap_or_else(|_| {
@@ -346,7 +346,7 @@ impl Core {
         if self.state().sessions.flush.is_some() {
             return;
         }
-        let event = EventId::of_task(self.reserve_task(0, false));
+        let event = EventId::of_task(self.reserve_task(0, NONE, false));
         let state = &mut *self.state();
         state.events[event].handler = flush;
         state.sessions.flush = Some(event);

@@ -109,12 +109,15 @@
 //! ([`Asked::Reclaim`]) or when the worker drains ([`Asked::Drain`]). [`Core::drain`] takes the
 //! listeners out, accepting first what only this worker was woken for.
 //!
+//! A pool of outgoing connections leaves those that are idle to the loop ([`Stream::keep`]): they are
+//! watched and can be closed as above, without a task each.
+//!
 //! # In which order to read the code
 //!
 //! Data first: `token`, `event`, `connection`, `posted`, `timer`, `clock`. Then `backend` (the
 //! contract, and one file for each mechanism) and `readiness`, where slots and backend meet. Then
 //! `worker`, which is the turn, and `task`. Then what protocol code holds: `stream`, `connect`,
-//! `splice`, `datagram`. `accept` has a file for each strategy. `core` ties them together.
+//! `kept`, `splice`, `datagram`. `accept` has a file for each strategy. `core` ties them together.
 //!
 //! # What is absent
 //!
@@ -140,6 +143,7 @@ mod debug;
 mod error;
 mod event;
 mod flow;
+mod kept;
 mod listener;
 mod notify;
 mod posted;
@@ -167,6 +171,7 @@ pub use debug::{DebugConnection, logging_verbosely};
 pub use error::{Error, StreamError};
 pub use event::Direction;
 pub use flow::{Carried, CarryEnd, Carrying, Load, carry};
+pub use kept::{Keeper, KeeperNumber, Kept, KeptEnd};
 pub use listener::{ListenerOptions, Service, Strategy, UnknownStrategy};
 pub use notify::Notifier;
 pub use splice::{PipeEnd, Piped, Side, pipe};

@@ -54,21 +54,25 @@ impl Core {
         self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
-    /// Asks the task of an idle slot to close it, now; while the mutex is held, once it is released.
+    /// Asks the holder of an idle slot to close it, now; while the mutex is held, once it is released.
     pub(crate) fn ask(&self, slot: u32, asked: Asked) {
-        let task = {
+        let (event, handler) = {
             let state = &mut *self.state();
             state.slots[slot].asked = Some(asked);
             state.slots.set_idle(slot, None);
-            let task = state.events[EventId::of_slot(slot, Direction::Read)].task;
-            if state.gate.is_held() && task != NONE {
-                return self.post(state, EventId::of_task(task), QueueName::Posted);
+            let own = EventId::of_slot(slot, Direction::Read);
+            // A kept stream has a handler that closes it, any other a task.
+            let event = match state.events[own].task {
+                _ if state.slots[slot].keeper != NONE => own,
+                NONE => return,
+                task => EventId::of_task(task),
+            };
+            if state.gate.is_held() {
+                return self.post(state, event, QueueName::Posted);
             }
-            task
+            (event, state.events[event].handler)
         };
-        if task != NONE {
-            self.resume(task);
-        }
+        handler(self, event);
     }
 
     /// Acts on one readiness report, or posts what it sets off while the mutex is held.

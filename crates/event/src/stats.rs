@@ -8,32 +8,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use drover_sys::memory::{SharedWords, WordBlock};
+use drover_sys::named_words;
 
 use crate::connection::Phase;
-
-macro_rules! named_words {
-    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[repr(usize)]
-        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
-
-        impl $name {
-            /// All of them, in the order of their words.
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-
-            /// The name used by `drover status --json` and in metrics.
-            pub const fn name(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
-
-            /// What it means, in one line.
-            pub const fn describe(self) -> &'static str {
-                match self { $($name::$variant => concat!($($doc),+),)+ }
-            }
-        }
-    };
-}
 
 named_words! {
     /// What is counted since the worker started.
@@ -113,6 +90,8 @@ named_words! {
         WokenAt = "woken_at",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
+        /// What that connection is busy with: the number of its phase.
+        RunningPhase = "running_phase",
     }
 }
 

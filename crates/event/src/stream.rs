@@ -21,11 +21,11 @@ use nix::sys::socket::sockopt::Linger;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown};
 
 use crate::clock::Millis;
-use crate::connection::{Connection, Holder, Idle, PeerAddress, Phase};
+use crate::connection::{Connection, Holder, Idle, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
-use crate::stats::Counter;
+use crate::stats::{Counter, Gauge};
 use crate::waiting::Readiness;
 
 /// How many bytes a task may move through streams before it gives way to others.
@@ -52,6 +52,11 @@ impl Stream {
 
     pub(crate) fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// Lets go of the slot without giving it back.
+    pub(crate) fn forget(mut self) {
+        self.slot = NONE;
     }
 
     /// Calls `call` with the socket.
@@ -108,6 +113,7 @@ impl Stream {
         }
         self.core.stats().leave_phase(connection.phase);
         self.core.stats().enter_phase(phase);
+        self.core.stats().set(Gauge::RunningPhase, phase as u64);
         connection.phase = phase;
     }
 
@@ -351,7 +357,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.core.give_back(&mut self.core.state(), self.slot);
+        if self.slot != NONE {
+            self.core.give_back(&mut self.core.state(), self.slot);
+        }
     }
 }
 

@@ -42,6 +42,8 @@ struct Entry {
     next_free: u32,
     /// The connection it was made for; zero for none.
     connection: u64,
+    /// The slot of that connection.
+    slot: u32,
     /// Logged at debug level whatever the log's level.
     verbose: bool,
     /// Somebody keeps a waker of this task, or kept one once: what it waits for may be theirs.
@@ -77,7 +79,7 @@ impl Tasks {
         (entry.live && entry.generation == token.generation()).then_some(token.index())
     }
 
-    fn lend(&mut self, connection: u64, verbose: bool) -> u32 {
+    fn lend(&mut self, connection: u64, slot: u32, verbose: bool) -> u32 {
         if self.free == NONE {
             self.entries.push(Entry {
                 future: None,
@@ -85,6 +87,7 @@ impl Tasks {
                 live: true,
                 next_free: NONE,
                 connection,
+                slot,
                 verbose,
                 waker_kept: false,
             });
@@ -96,6 +99,7 @@ impl Tasks {
         entry.generation = entry.generation.wrapping_add(1);
         entry.live = true;
         entry.connection = connection;
+        entry.slot = slot;
         entry.verbose = verbose;
         entry.waker_kept = false;
         task
@@ -117,16 +121,16 @@ impl Tasks {
 impl Core {
     /// Starts a task that belongs to no connection. It first runs later in this turn.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let number = self.reserve_task(0, false);
+        let number = self.reserve_task(0, NONE, false);
         self.install_task(number, Box::pin(task));
         let mut state = self.state();
         self.post(&mut state, EventId::of_task(number), QueueName::Posted);
     }
 
     /// Takes a task number; [`Core::install_task`] must follow.
-    pub(crate) fn reserve_task(&self, connection: u64, verbose: bool) -> u32 {
+    pub(crate) fn reserve_task(&self, connection: u64, slot: u32, verbose: bool) -> u32 {
         let mut state = self.state();
-        let task = state.tasks.lend(connection, verbose);
+        let task = state.tasks.lend(connection, slot, verbose);
         state.events.ensure_row(task);
         let event = &mut state.events[EventId::of_task(task)];
         event.handler = run_posted;
@@ -150,16 +154,18 @@ impl Core {
             return;
         };
         let token = Token::new(task, entry.generation);
-        let (connection, verbose) = (entry.connection, entry.verbose);
+        let (connection, slot, verbose) = (entry.connection, entry.slot, entry.verbose);
         // A task may be resumed while another runs: reclaiming a slot asks an idle one to close.
         let outer = std::mem::replace(&mut state.tasks.running, task);
         let outer_moved = std::mem::take(&mut state.moved);
         let outer_connection = state.tasks.connection_of(outer);
+        let phase = state.slots.phase_of(slot);
         drop(state);
         let outer_verbose = log_verbosely(verbose);
         let outer_armed = self.inner().armed.replace(false);
         if connection != outer_connection {
             self.stats().set(Gauge::RunningConnection, connection);
+            self.stats().set(Gauge::RunningPhase, phase as u64);
         }
 
         // It owns nothing, so there is nothing to drop, and dropping it would be a call.

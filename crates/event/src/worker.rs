@@ -211,10 +211,11 @@ impl Drop for Worker {
         loop {
             let tasks = self.core.state().tasks.take_all();
             let listeners = std::mem::take(&mut self.core.state().listeners);
-            if tasks.is_empty() && listeners.is_empty() {
+            let keepers = std::mem::take(&mut self.core.state().keepers);
+            if tasks.is_empty() && listeners.is_empty() && keepers.is_empty() {
                 break;
             }
-            drop((tasks, listeners));
+            drop((tasks, listeners, keepers));
         }
         self.core.forget_current();
     }

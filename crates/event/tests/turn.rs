@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use drover_event::backend::scripted::Call;
-use drover_event::{Asked, Counter, Direction, Gauge, Idle, Settings, Strategy, Stream, StreamError};
+use drover_event::{Asked, Counter, Direction, Gauge, Idle, Phase, Settings, Strategy, Stream, StreamError};
 use support::{Closure, Log, SECOND, Scripted, send};
 
 fn two_workers() -> Settings {
@@ -424,4 +424,39 @@ fn an_exclusive_listener_is_added_again_every_sixteenth_accept() {
         (1..=32).zip(&clients).filter(|(_, (_, re_added))| *re_added).map(|(at, _)| at).collect();
     assert_eq!(at, [16, 32]);
     assert_eq!(scripted.worker.core().stats().counter(Counter::ReAdds), 2);
+}
+
+#[test]
+fn others_see_which_connection_runs_and_what_it_is_busy_with() {
+    let seen: Rc<RefCell<Vec<(u64, u64)>>> = Rc::default();
+    let mut scripted = Scripted::new(two_workers());
+    let running = {
+        let stats = scripted.worker.core().stats().clone();
+        move || (stats.gauge(Gauge::RunningConnection), stats.gauge(Gauge::RunningPhase))
+    };
+    let (noted, look) = (Rc::clone(&seen), running.clone());
+    let listener = scripted.listen(
+        Strategy::Shared,
+        Closure(move |stream: Stream| {
+            let (seen, look) = (Rc::clone(&noted), look.clone());
+            async move {
+                let phase = if stream.number() == 1 { Phase::ReadingBody } else { Phase::Sending };
+                stream.set_phase(phase);
+                seen.borrow_mut().push(look());
+                let _ = stream.readable().await;
+                seen.borrow_mut().push(look());
+            }
+        }),
+    );
+    let mut first = scripted.connect(listener);
+    let descriptor = scripted.watched_last();
+    let _second = scripted.connect(listener);
+    assert_eq!(running().0, 0, "between turns none runs");
+
+    // Resumed, without another word on its phase.
+    send(&mut first, b"hello");
+    scripted.script.ready(descriptor, Direction::Read);
+    scripted.turn();
+    let (body, sending) = (Phase::ReadingBody as u64, Phase::Sending as u64);
+    assert_eq!(*seen.borrow(), [(1, body), (2, sending), (1, body)]);
 }

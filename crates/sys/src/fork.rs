@@ -11,6 +11,9 @@ use std::process::ExitStatus;
 use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid};
 
+/// What a child does that its parent is told of, without waiting for it.
+const CHANGES: libc::c_int = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
+
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fork {
@@ -41,17 +44,18 @@ fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Collects one child that has ended, without waiting; `None` when none has, or there are none.
+/// Asks for one child that has ended, which is collected, or was stopped or continued, without waiting; `None`
+/// when there is nothing new of any. Which of these it was, the status tells.
 ///
 /// nix's `waitpid` loses the process id when the signal that ended the child is a real-time one; this
 /// does not.
 ///
 /// # Errors
 /// What `waitpid(2)` reports.
-pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
+pub fn next_change() -> io::Result<Option<(Pid, ExitStatus)>> {
     let mut status = 0;
     // SAFETY: `status` lives through the call and is all that the kernel writes.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, CHANGES) };
     match pid {
         0 => Ok(None),
         -1 if Errno::last() == Errno::ECHILD => Ok(None),

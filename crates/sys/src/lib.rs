@@ -10,6 +10,7 @@ pub mod epoll;
 pub mod fork;
 pub mod listen;
 pub mod memory;
+mod named_words;
 pub mod poll;
 pub mod priority;
 pub mod select;

@@ -3,6 +3,7 @@
 use drover_event::{Counter, Gauge};
 
 use super::status::{Now, serving};
+use crate::process::is_stopped;
 use crate::scoreboard::{MasterState, Snapshot, WorkerView};
 use crate::text::counted;
 
@@ -64,13 +65,10 @@ fn hanging(worker: &WorkerView, now: Now) -> Option<String> {
     })
 }
 
-/// A worker that the kernel does not let run. With the accept mutex in its hands nobody accepts any more.
+/// A worker that the kernel does not let run.
 fn stopped(worker: &WorkerView) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid)).ok()?;
-    // The command, in parentheses, may have any character in it.
-    let (_, rest) = stat.rsplit_once(") ")?;
     let (number, pid) = (worker.number, worker.pid);
-    rest.starts_with(['T', 't']).then(|| {
+    is_stopped(pid).then(|| {
         format!("worker {number} (process {pid}) is stopped, by SIGSTOP or a debugger: kill -CONT {pid} lets it go on")
     })
 }

@@ -4,16 +4,15 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use drover_event::{Counter, Gauge, Phase};
-use nix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
 use super::control::scoreboard_path;
 use super::findings::findings;
 use super::print;
 use crate::cli::StatusArgs;
+use crate::clock;
 use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
 
 /// What of the moment of reading a picture needs.
@@ -27,13 +26,7 @@ pub(super) struct Now {
 
 impl Now {
     fn read() -> Self {
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC);
-        Self {
-            unix_ms: unix.map_or(0, |time| time.as_millis() as u64),
-            monotonic_ms: monotonic
-                .map_or(0, |time| (time.tv_sec() * 1000 + time.tv_nsec() / 1_000_000) as u64),
-        }
+        Self { unix_ms: clock::unix_ms(), monotonic_ms: clock::monotonic_ms() }
     }
 }
 

@@ -107,6 +107,13 @@ drover_config::table! {
         pub nice: i32 = 0,
         /// Which CPU each worker stays on: "off", "auto" for one after the other, or a list of CPU numbers.
         pub cpu_affinity: Located<Affinity> = Affinity::Off.into(),
+        /// A worker that stays inside one turn for longer is reported, with what it is doing; "0s" for never.
+        #[range = Duration::ZERO..=LONGEST]
+        pub stall_warn: Duration = Duration::from_millis(100),
+        /// A worker that stays inside one turn for longer is killed and replaced; else it may take its time.
+        #[range = Duration::from_millis(100)..=LONGEST]
+        #[example = "\"30s\""]
+        pub stall_kill: Option<Duration> = None,
         /// Whether a master supervises the workers; false runs one process that is both, for debugging.
         pub master: Located<bool> = true.into(),
         /// Whether to leave the terminal and run in the background.

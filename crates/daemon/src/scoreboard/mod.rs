@@ -24,14 +24,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::SystemTime;
 
 use drover_event::{AcceptMutex, Counter, Gauge, Phase, Stats};
 use drover_sys::memory::SharedWords;
 use nix::unistd::Pid;
 use thiserror::Error;
 
+use crate::clock::unix_ms;
 use crate::lock::{self, LockError};
+use crate::text::counted;
 use layout::{
     BLOCK_WORDS, BLOCKS, BLOCKS_AT, FILE_NAME, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, MUTEX_AT,
     Master, SHAPE, TOTALS_AT, WORDS,
@@ -225,6 +226,17 @@ impl Drop for Scoreboard {
     }
 }
 
+/// What the connection that runs is busy with, by its own account. A request that is answered at once has no
+/// phase of its own.
+fn running_phase(stats: &Stats) -> String {
+    let number = usize::try_from(stats.gauge(Gauge::RunningPhase)).unwrap_or(usize::MAX);
+    match Phase::ALL.get(number) {
+        Some(phase @ (Phase::Accepted | Phase::Idle)) => format!("{} until this turn", phase.name()),
+        Some(phase) => phase.name().to_owned(),
+        None => "in an unknown phase".to_owned(),
+    }
+}
+
 /// The words of one worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
@@ -255,8 +267,8 @@ impl Block {
         Stats::new(&self.words, self.base + IDENTITY_WORDS)
     }
 
-    /// What the worker is doing by its own account, for the report on its end: "serving connection 7, in a
-    /// turn; 3 connections: 2 idle, 1 sending".
+    /// What the worker is doing by its own account, for reports: "serving, handling connection 7 (sending), with 3
+    /// connections: 2 idle, 1 sending".
     pub(crate) fn describe(&self) -> String {
         let stats = self.stats();
         let state = WorkerState::from_word(self.get(Identity::State))
@@ -264,14 +276,14 @@ impl Block {
         let running = match stats.gauge(Gauge::RunningConnection) {
             0 if stats.gauge(Gauge::TurnStarted) == 0 => "asleep".to_owned(),
             0 => "in a turn".to_owned(),
-            connection => format!("handling connection {connection}"),
+            connection => format!("handling connection {connection} ({})", running_phase(&stats)),
         };
         let phases = Phase::ALL.into_iter().map(|phase| (stats.in_phase(phase), phase.name()));
         let phases: Vec<String> =
             phases.filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
-        let open = stats.gauge(Gauge::OpenConnections);
+        let open = counted(stats.gauge(Gauge::OpenConnections) as usize, "connection");
         let separator = if phases.is_empty() { "" } else { ": " };
-        format!("{state}, {running}, with {open} connections{separator}{}", phases.join(", "))
+        format!("{state}, {running}, with {open}{separator}{}", phases.join(", "))
     }
 
     fn set(&self, word: Identity, value: u64) {
@@ -281,11 +293,6 @@ impl Block {
     fn get(&self, word: Identity) -> u64 {
         self.words[self.base + word as usize].load(Relaxed)
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ fn take_note(state: &mut State, number: u32) -> Option<(Rc<dyn Service>, bool)> 
 
 /// Makes the connection's task and runs it, or posts it while the mutex is held.
 fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn Service, posting: bool) {
-    let task = core.reserve_task(connection, verbose);
+    let task = core.reserve_task(connection, slot, verbose);
     let stream = Stream::new(core.clone(), slot);
     let future = catch_unwind(AssertUnwindSafe(|| service.connection(stream)));
     let future = future.unwrap_or_else(|_| {

@@ -143,6 +143,8 @@ async fn send(
     file: &OpenFile,
     range: Range<u64>,
 ) -> Result<(), StreamError> {
+    // Here and not only where it waits: a disk that is slow keeps the worker inside the calls that follow.
+    on.stream.set_phase(Phase::Sending);
     let mut at = range.start;
     let more = range.end - range.start < HEAD_ALONE;
     let sent = match send_all(on, &work.output[work.sent..], more).await {

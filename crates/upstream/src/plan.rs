@@ -1,0 +1,78 @@
+//! The plan: an upstream made ready by the master, before the fork.
+
+use std::io;
+use std::rc::Rc;
+
+use crate::config;
+use crate::words::{Layout, Words};
+
+/// An upstream with the words that its workers will share.
+#[derive(Clone, Debug)]
+pub struct Plan(Rc<Planned>);
+
+#[derive(Debug)]
+struct Planned {
+    name: Box<str>,
+    config: config::Upstream,
+    words: Words,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// No memory for the words.
+    #[error("memory for upstream \"{upstream}\"")]
+    Memory {
+        /// Its name.
+        upstream: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why an upstream cannot start in a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The plan was made for fewer workers.
+    #[error("upstream \"{upstream}\" has no words for worker {worker}")]
+    Words {
+        /// Its name.
+        upstream: String,
+        /// The worker's number.
+        worker: u32,
+    },
+}
+
+impl Plan {
+    /// An upstream for workers with the numbers from 0 to below `workers`.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn new(name: &str, config: &config::Upstream, workers: u32) -> Result<Plan, PlanError> {
+        let layout = Layout::new(config, workers.max(1));
+        let words = Words::anonymous(layout)
+            .map_err(|source| PlanError::Memory { upstream: name.to_owned(), source })?;
+        Ok(Plan::with_words(name, config, words))
+    }
+
+    /// The same with words that others can see too. They have to be zero, or of an earlier plan with the
+    /// same layout.
+    pub fn with_words(name: &str, config: &config::Upstream, words: Words) -> Plan {
+        Plan(Rc::new(Planned { name: name.into(), config: config.clone(), words }))
+    }
+
+    /// The upstream's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What the config says of it.
+    pub fn config(&self) -> &config::Upstream {
+        &self.0.config
+    }
+
+    /// What its workers share.
+    pub fn words(&self) -> &Words {
+        &self.0.words
+    }
+}

@@ -1,0 +1,232 @@
+//! An upstream in a worker: its peers, how one is chosen, and the connections that are kept.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use drover_event::{Core, Keeper, KeeperNumber, Kept, KeptEnd, Millis, Stream};
+use tracing::debug;
+
+use crate::attempts::Attempts;
+use crate::balance::{Bound, Candidates, Random, least_connections, random_two, rendezvous, round_robin};
+use crate::config::{Balance, SourceAddress};
+use crate::failure::NoPeer;
+use crate::lease::Claim;
+use crate::passive::{self, Standing};
+use crate::peer::{KeptConnection, Peer};
+use crate::peers::{Peers, Present};
+use crate::plan::{Plan, StartError};
+use crate::words::Tally;
+
+/// An upstream in a worker.
+pub struct Upstream {
+    plan: Plan,
+    balance: Balance,
+    bound: Bound,
+    random: Random,
+    peers: RefCell<Rc<Peers>>,
+    keeper: Cell<Option<KeeperNumber>>,
+    /// How many connections are kept, over all peers.
+    kept: Cell<usize>,
+}
+
+impl Upstream {
+    /// Starts an upstream in the worker that `core` belongs to.
+    ///
+    /// # Errors
+    /// When the plan was made for fewer workers.
+    pub fn start(core: &Core, plan: &Plan) -> Result<Rc<Upstream>, StartError> {
+        let worker = core.settings().worker;
+        let config = plan.config();
+        let upstream = Rc::new(Upstream {
+            balance: *config.balance,
+            bound: match u64::from(*config.hash_balance_factor) {
+                0 => Bound::None,
+                percent => Bound::Percent(percent),
+            },
+            // Workers must not all draw alike.
+            random: Random::new(RandomState::new().hash_one(worker)),
+            peers: RefCell::new(Rc::new(Peers::build(plan, worker, None)?)),
+            keeper: Cell::new(None),
+            kept: Cell::new(0),
+            plan: plan.clone(),
+        });
+        upstream.keeper.set(Some(core.add_keeper(Rc::clone(&upstream) as Rc<dyn Keeper>)));
+        upstream.part_ways(core, worker);
+        Ok(upstream)
+    }
+
+    /// Begins the round robin as if this worker's predecessors had each sent one request, so that the first
+    /// requests of all workers do not go to the same peer.
+    fn part_ways(&self, core: &Core, worker: u32) {
+        let peers = self.peers();
+        let [group, _] = peers.groups();
+        for _ in 0..worker as usize % group.len().max(1) {
+            let _ =
+                round_robin(&Present { peers: &peers, group: group.clone(), tried: &[], now: core.now() });
+        }
+    }
+
+    /// Its name in the config.
+    pub fn name(&self) -> &str {
+        self.plan.name()
+    }
+
+    /// What it was made from.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Begins a request or connection. `key` is what [`hash_key`](crate::hash_key) makes of the rendered
+    /// text of `hash`; other methods do not look at it.
+    pub fn begin(self: &Rc<Self>, key: u64) -> Attempts {
+        Attempts::new(self, self.peers(), key)
+    }
+
+    pub(crate) fn peers(&self) -> Rc<Peers> {
+        Rc::clone(&self.peers.borrow())
+    }
+
+    pub(crate) fn tries(&self) -> usize {
+        self.plan.config().tries as usize
+    }
+
+    pub(crate) fn connecting(&self) -> (Option<SocketAddr>, Duration) {
+        let config = self.plan.config();
+        (config.source.map(SourceAddress::socket_address), config.connect_timeout)
+    }
+
+    /// Whether there is only one peer, which is asked whatever it did.
+    pub(crate) fn is_single(&self) -> bool {
+        self.peers.borrow().count() == 1
+    }
+
+    /// Chooses among the peers that were not tried, backups last, and takes a place there.
+    pub(crate) fn choose(
+        self: &Rc<Self>,
+        peers: &Peers,
+        key: u64,
+        tried: &[u16],
+        now: Millis,
+    ) -> Result<(u16, Claim), NoPeer> {
+        for group in peers.groups() {
+            // One that looked usable may have been taken by another worker a moment ago.
+            for _ in 0..group.len() {
+                let present = Present { peers, group: group.clone(), tried, now };
+                let Some(chosen) = self.choose_among(&present, key) else { break };
+                let number = (group.start + chosen) as u16;
+                let Some(peer) = peers.get(number) else { break };
+                if peer.standing(now) == Standing::Trial
+                    && !passive::claim_trial(&peer.shared, &peer.rules, now.as_u64())
+                {
+                    continue;
+                }
+                if let Some(claim) = Claim::new(self, peer, now) {
+                    return Ok((number, claim));
+                }
+            }
+        }
+        Err(self.why_none(peers, tried))
+    }
+
+    #[cold]
+    fn why_none(&self, peers: &Peers, tried: &[u16]) -> NoPeer {
+        let mut servers = self.plan.config().servers.iter();
+        if peers.count() == 0 && servers.any(|server| server.has_name() && !server.down) {
+            return NoPeer::Unresolved;
+        }
+        if !tried.is_empty() {
+            return NoPeer::Exhausted;
+        }
+        if peers.iter().any(|peer| peer.is_full()) { NoPeer::Full } else { NoPeer::Down }
+    }
+
+    fn choose_among(&self, present: &Present<'_>, key: u64) -> Option<usize> {
+        if present.count() == 1 {
+            return (present.weight(0) > 0).then_some(0);
+        }
+        match self.balance {
+            Balance::RoundRobin => round_robin(present),
+            Balance::LeastConnections => least_connections(present),
+            Balance::RandomTwo => random_two(present, &self.random),
+            Balance::Hash => rendezvous(present, key, self.bound),
+        }
+    }
+
+    /// The connection with `peer` that was kept last, and how many requests it has had.
+    pub(crate) fn take_kept(
+        &self,
+        core: &Core,
+        peer: &Peer,
+        read_timeout: Duration,
+    ) -> Option<(Stream, u32)> {
+        loop {
+            let connection = peer.kept.borrow_mut().pop_back()?;
+            self.one_less(peer);
+            match core.take_kept(connection.kept, read_timeout) {
+                Ok(stream) => return Some((stream, connection.requests)),
+                Err(end) => debug!("{}: a kept connection had ended: {end:?}", peer.name),
+            }
+        }
+    }
+
+    /// Keeps a connection, if there is room and it is worth it; closes it otherwise.
+    pub(crate) fn keep(&self, peer: &Peer, stream: Stream, requests: u32) {
+        let config = self.plan.config();
+        let Some(keeper) = self.keeper.get() else { return };
+        if config.keepalive == 0 || requests >= config.keepalive_requests || peer.gone.get() {
+            return;
+        }
+        let core = stream.core().clone();
+        if self.kept.get() >= config.keepalive as usize {
+            self.close_longest_kept(&core);
+        }
+        let since = core.now();
+        if let Ok(kept) = stream.keep(keeper, config.keepalive_timeout) {
+            peer.kept.borrow_mut().push_back(KeptConnection { kept, requests, since });
+            peer.count(Tally::Kept, 1);
+            self.kept.set(self.kept.get() + 1);
+        }
+    }
+
+    fn close_longest_kept(&self, core: &Core) {
+        let peers = self.peers();
+        let first = |peer: &Rc<Peer>| peer.kept.borrow().front().map(|connection| connection.since);
+        let longest = peers.iter().filter(|peer| first(peer).is_some()).min_by_key(|peer| first(peer));
+        let Some(peer) = longest else { return };
+        let connection = peer.kept.borrow_mut().pop_front();
+        if let Some(connection) = connection {
+            self.one_less(peer);
+            drop(core.take_kept(connection.kept, Duration::ZERO));
+        }
+    }
+
+    fn one_less(&self, peer: &Peer) {
+        self.kept.set(self.kept.get() - 1);
+        peer.count(Tally::Kept, 1u64.wrapping_neg());
+    }
+}
+
+impl Keeper for Upstream {
+    fn ended(&self, kept: Kept, end: KeptEnd) {
+        let peers = self.peers();
+        for peer in peers.iter() {
+            let at = peer.kept.borrow().iter().position(|connection| connection.kept == kept);
+            if let Some(at) = at {
+                peer.kept.borrow_mut().remove(at);
+                self.one_less(peer);
+                debug!("{}: a kept connection ended: {end:?}", peer.name);
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Upstream({})", self.name())
+    }
+}
