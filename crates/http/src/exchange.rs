@@ -43,6 +43,8 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// All of it, and the head too: the request is to be passed on.
+    Proxy,
 }
 
 /// An answer, begun: its head stands in the output.

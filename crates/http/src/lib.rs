@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! # fn worker(config: &drover_http::config::Http, core: &drover_event::Core) -> Result<(), Box<dyn std::error::Error>> {
-//! let plan = drover_http::Plan::new(config)?;
+//! let plan = drover_http::Plan::new(config, 1)?;
 //! let started = plan.start(core)?;
 //! for (listener, service) in plan.listeners().iter().zip(&started.services) {
 //!     println!("{} is served", listener.socket.address);
@@ -31,9 +31,11 @@ mod open_file_cache;
 pub(crate) mod path;
 mod plan;
 mod response;
+mod reused_future;
 mod router;
 mod server;
 mod types;
+mod upstreams;
 mod variables;
 
 pub use h1::rule::{Refusal, Rule};

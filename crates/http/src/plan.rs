@@ -11,13 +11,15 @@ use drover_config::Located;
 use drover_service::TemplateError;
 use drover_service::access_log::{LogPlan, Target};
 
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Listener, PathMatch};
+use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Listener, PathMatch, ProxyPass};
 use crate::h1::head::Limits;
 use crate::handler::Handler;
 use crate::handler::files::{Files, StorePlan};
 use crate::handler::fixed::Fixed;
+use crate::handler::proxy::{Destination, Proxy};
 use crate::router::{Hosts, Match, Paths};
 use crate::types::Types;
+use crate::upstreams::Upstreams;
 use crate::variables::{Template, Variable};
 
 /// A config made ready to serve.
@@ -40,6 +42,39 @@ pub enum PlanError {
     UnknownFormat {
         /// Its name.
         name: String,
+    },
+    /// An upstream that is neither defined nor an address.
+    #[error("upstream \"{name}\" is not defined")]
+    UnknownUpstream {
+        /// Its name.
+        name: String,
+    },
+    /// A `hash` with a fault.
+    #[error("hash of upstream \"{name}\"")]
+    Hash {
+        /// The upstream's name.
+        name: String,
+        /// What is wrong with its text.
+        source: TemplateError,
+    },
+    /// An upstream for which there is no memory.
+    #[error(transparent)]
+    Upstream(#[from] drover_upstream::PlanError),
+    /// A `proxy_pass` that names no server.
+    #[error("proxy_pass of location {path}: {what}")]
+    ProxyPass {
+        /// The location's path.
+        path: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A field of `[http.proxy]` with a fault.
+    #[error("proxy of location {path}")]
+    Proxy {
+        /// The location's path.
+        path: String,
+        /// What is wrong with its text.
+        source: TemplateError,
     },
     /// A `return` with a fault.
     #[error("return of location {path}")]
@@ -70,6 +105,7 @@ pub(crate) struct Compiled {
     /// For requests that reach no location.
     pub(crate) default_log: Option<LogUse>,
     pub(crate) store: StorePlan,
+    pub(crate) upstreams: Vec<drover_upstream::Plan>,
 }
 
 /// How long a connection is waited for.
@@ -126,12 +162,12 @@ const AFTER_HEAD: usize = 4096;
 const LEAST_BUFFER: usize = 16 * 1024;
 
 impl Plan {
-    /// Compiles a config. Pure: nothing is opened.
+    /// Compiles a config for so many workers. Nothing is opened; memory that workers share is made.
     ///
     /// # Errors
-    /// A text with variables that does not compile, or a format that is not defined.
-    pub fn new(config: &config::Http) -> Result<Plan, PlanError> {
-        Compiler::new(config)?.compile().map(|compiled| Plan(Rc::new(compiled)))
+    /// A text with variables that does not compile, or a name that is not defined.
+    pub fn new(config: &config::Http, workers: u32) -> Result<Plan, PlanError> {
+        Compiler::new(config, workers)?.compile().map(|compiled| Plan(Rc::new(compiled)))
     }
 
     /// The listeners that are needed; the services of [`Plan::start`] come in this order.
@@ -161,17 +197,19 @@ struct Compiler<'a> {
     logs: Vec<LogPlan>,
     locations: Vec<Location>,
     default_log: Option<LogUse>,
+    upstreams: Upstreams,
 }
 
 impl<'a> Compiler<'a> {
-    fn new(config: &'a config::Http) -> Result<Compiler<'a>, PlanError> {
+    fn new(config: &'a config::Http, workers: u32) -> Result<Compiler<'a>, PlanError> {
         let server = match config.server_tokens {
             true => concat!("drover/", env!("CARGO_PKG_VERSION")),
             false => "drover",
         };
         let (roots, logs, locations) = (Vec::new(), Vec::new(), Vec::new());
         let server = server.into();
-        let mut compiler = Compiler { config, server, roots, logs, locations, default_log: None };
+        let upstreams = Upstreams::new(&config.upstreams, workers)?;
+        let mut compiler = Compiler { config, server, roots, logs, locations, default_log: None, upstreams };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
     }
@@ -226,6 +264,7 @@ impl<'a> Compiler<'a> {
             logs: self.logs,
             default_log: self.default_log,
             store,
+            upstreams: self.upstreams.plans(),
         })
     }
 
@@ -253,13 +292,14 @@ impl<'a> Compiler<'a> {
         server: &config::Server,
         config: &config::Location,
     ) -> Result<Location, PlanError> {
-        let handler = match &config.return_ {
-            Some(fixed) => {
+        let handler = match (&config.return_, &config.proxy_pass) {
+            (None, Some(pass)) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
+            (Some(fixed), _) => {
                 let fixed = Fixed::new(fixed, &self.server);
                 let wrong = |source| PlanError::Return { path: config.path.to_string(), source };
                 Handler::Fixed(fixed.map_err(wrong)?)
             }
-            None => {
+            (None, None) => {
                 let root = config.root.as_ref().or(server.root.as_ref());
                 self.files(root, config.index.as_ref().unwrap_or(&server.index))
             }
@@ -271,6 +311,20 @@ impl<'a> Compiler<'a> {
         let body_limit = config.client_body_size.unwrap_or(self.config.client_body_size).bytes();
         let delay = config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero());
         Ok(Location { handler, delay, log, body_limit })
+    }
+
+    fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
+        let path = || location.path.to_string();
+        let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
+        let (upstream, key) = self.upstreams.find(pass.server)?;
+        let matched = match &*location.path {
+            PathMatch::Prefix(prefix) => prefix.len(),
+            PathMatch::Exact(_) => usize::MAX,
+        };
+        let to = Destination { upstream, key, pass, matched, max_headers: self.config.max_headers as usize };
+        let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
+        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to)
+            .map_err(|source| PlanError::Proxy { path: path(), source })
     }
 
     fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {

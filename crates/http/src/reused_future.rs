@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 /// How many unused boxes are kept.
 const KEPT: usize = 64;
 
-/// Memory for one future that is made of an `A` and gives a `T`, without its type.
-trait Memory<A, T> {
+/// Room for one future that is made of an `A` and gives a `T`, without its type.
+trait Room<A, T> {
     fn begin(&mut self, argument: A);
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<T>;
     /// Drops the future.
@@ -25,7 +25,7 @@ struct Place<M, F> {
     future: Pin<Box<Option<F>>>,
 }
 
-impl<A, T, M: Fn(A) -> F, F: Future<Output = T>> Memory<A, T> for Place<M, F> {
+impl<A, T, M: Fn(A) -> F, F: Future<Output = T>> Room<A, T> for Place<M, F> {
     fn begin(&mut self, argument: A) {
         self.future.set(Some((self.make)(argument)));
     }
@@ -42,12 +42,12 @@ impl<A, T, M: Fn(A) -> F, F: Future<Output = T>> Memory<A, T> for Place<M, F> {
     }
 }
 
-type Shelf<A, T> = RefCell<Vec<Box<dyn Memory<A, T>>>>;
+type Shelf<A, T> = RefCell<Vec<Box<dyn Room<A, T>>>>;
 
 /// Boxes for the futures that one function makes.
 pub(crate) struct ReusedFutures<A, T> {
     shelf: Rc<Shelf<A, T>>,
-    new_place: Box<dyn Fn() -> Box<dyn Memory<A, T>>>,
+    new_place: Box<dyn Fn() -> Box<dyn Room<A, T>>>,
 }
 
 impl<A: 'static, T: 'static> ReusedFutures<A, T> {
@@ -57,7 +57,7 @@ impl<A: 'static, T: 'static> ReusedFutures<A, T> {
         M: Fn(A) -> F + Copy + 'static,
         F: Future<Output = T> + 'static,
     {
-        let new_place = move || -> Box<dyn Memory<A, T>> { Box::new(Place { make, future: Box::pin(None) }) };
+        let new_place = move || -> Box<dyn Room<A, T>> { Box::new(Place { make, future: Box::pin(None) }) };
         ReusedFutures { shelf: Rc::default(), new_place: Box::new(new_place) }
     }
 
@@ -72,7 +72,7 @@ impl<A: 'static, T: 'static> ReusedFutures<A, T> {
 
 /// A future in a box that is used again once it is dropped.
 pub(crate) struct ReusedFuture<A, T> {
-    place: Option<Box<dyn Memory<A, T>>>,
+    place: Option<Box<dyn Room<A, T>>>,
     shelf: Rc<Shelf<A, T>>,
 }
 

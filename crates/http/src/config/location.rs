@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_config::{Kind, Located, Node, Output, Reader, Shape, Size, Value};
 
-use super::{AccessLog, LONGEST};
+use super::{AccessLog, LONGEST, Proxy};
 
 drover_config::table! {
     /// What is served under a path.
@@ -23,6 +23,12 @@ drover_config::table! {
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
         pub return_: Option<Located<Return>> = None,
+        /// Passes requests on: "http://" and the name of an upstream or an address; with a path, that stands in
+        /// place of the location's.
+        #[example = "\"http://app\""]
+        pub proxy_pass: Option<Located<String>> = None,
+        /// How requests are passed on; where it is silent, as [http.proxy] says.
+        pub proxy: Option<Located<Proxy>> = None,
         /// The largest request body; else as in [http].
         #[example = "\"1m\""]
         pub client_body_size: Option<Size> = None,

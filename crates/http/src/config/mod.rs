@@ -7,6 +7,7 @@ mod access_log;
 mod check;
 mod listen;
 mod location;
+mod proxy;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
+use drover_upstream::config::Upstream;
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
 pub use check::CheckContext;
 pub use listen::{Listen, Listener};
 pub use location::{Location, PathMatch, Return};
+pub use proxy::{Failure, Forwarded, Proxy, ProxyPass, RequestHeaders};
 
 /// No time-out is longer than this: ten years, which a timer still can count.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -75,6 +78,11 @@ drover_config::table! {
         /// Formats of access logs by name, beside the built-in "combined".
         #[example = "by_worker = \"$pid $request $status\""]
         pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// How requests are passed to upstreams.
+        pub proxy: Proxy = Proxy::default(),
+        /// A group of servers that answer for one another.
+        #[example = "app = { servers = [\"127.0.0.1:9000\"] }"]
+        pub upstreams: BTreeMap<String, Located<Upstream>> = BTreeMap::new(),
         /// A virtual server: addresses, names and locations.
         pub servers: Vec<Server> = Vec::new(),
     }

@@ -46,7 +46,9 @@ impl Failure {
             Failure::Http502 => 502,
             Failure::Http503 => 503,
             Failure::Http504 => 504,
-            Failure::Error | Failure::Timeout | Failure::InvalidHeader | Failure::NonIdempotent => return None,
+            Failure::Error | Failure::Timeout | Failure::InvalidHeader | Failure::NonIdempotent => {
+                return None;
+            }
         })
     }
 }
@@ -83,15 +85,8 @@ drover_config::table! {
         #[range = SHORTEST..=LONGEST]
         #[example = "\"10s\""]
         pub next_upstream_timeout: Option<Duration> = None,
-        /// Fields of requests that are set, with variables; "" removes one.
-        #[example = "X-Real-IP = \"$remote_addr\""]
-        pub set_headers: BTreeMap<String, Located<String>> = BTreeMap::new(),
-        /// Fields that are added to requests, with variables, beside those of that name.
-        #[example = "X-Via = \"drover\""]
-        pub add_headers: BTreeMap<String, Located<String>> = BTreeMap::new(),
-        /// Fields of requests that are removed; else none.
-        #[example = "[\"X-Debug\"]"]
-        pub remove_headers: Option<Vec<Located<String>>> = None,
+        /// Changes to the fields of requests.
+        pub request_headers: RequestHeaders = RequestHeaders::default(),
         /// Fields of responses that are removed; else none.
         #[example = "[\"X-Powered-By\"]"]
         pub hide_headers: Option<Vec<Located<String>>> = None,
@@ -118,21 +113,45 @@ drover_config::table! {
     }
 }
 
+drover_config::table! {
+    /// Changes to the fields of requests that are passed on.
+    #[table(inline)]
+    pub struct RequestHeaders {
+        /// Fields by name, and the texts with variables that are their values instead of the client's; "" for none.
+        #[example = "{ X-Real-IP = \"$remote_addr\" }"]
+        pub set: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Fields by name that are added to the client's.
+        #[example = "{ X-Gateway = \"$pid\" }"]
+        pub add: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Names of fields that are taken out.
+        pub remove: Vec<Located<String>> = Vec::new(),
+    }
+}
+
+impl RequestHeaders {
+    /// These changes and those of `outer`, but to fields that are set here.
+    fn within(&self, outer: &RequestHeaders) -> RequestHeaders {
+        let is_set = |name: &str| self.set.keys().any(|known| known.eq_ignore_ascii_case(name));
+        let mut joined = self.clone();
+        let outer_set = outer.set.iter().filter(|(name, _)| !is_set(name));
+        joined.set.extend(outer_set.map(|(name, text)| (name.clone(), text.clone())));
+        for (name, text) in outer.add.iter().filter(|(name, _)| !is_set(name)) {
+            joined.add.entry(name.clone()).or_insert_with(|| text.clone());
+        }
+        joined.remove.extend(outer.remove.iter().cloned());
+        joined
+    }
+}
+
 impl Proxy {
     /// This, and where it is silent what `outer` says.
     pub(crate) fn within(&self, outer: &Proxy) -> Proxy {
-        let joined = |own: &BTreeMap<String, Located<String>>, outer: &BTreeMap<String, Located<String>>| {
-            let others = outer.iter().filter(|(name, _)| !own.keys().any(|known| known.eq_ignore_ascii_case(name)));
-            own.iter().chain(others).map(|(name, text)| (name.clone(), text.clone())).collect()
-        };
         Proxy {
             send_timeout: self.send_timeout.or(outer.send_timeout),
             read_timeout: self.read_timeout.or(outer.read_timeout),
             next_upstream: self.next_upstream.clone().or_else(|| outer.next_upstream.clone()),
             next_upstream_timeout: self.next_upstream_timeout.or(outer.next_upstream_timeout),
-            set_headers: joined(&self.set_headers, &outer.set_headers),
-            add_headers: joined(&self.add_headers, &outer.add_headers),
-            remove_headers: self.remove_headers.clone().or_else(|| outer.remove_headers.clone()),
+            request_headers: self.request_headers.within(&outer.request_headers),
             hide_headers: self.hide_headers.clone().or_else(|| outer.hide_headers.clone()),
             forwarded: self.forwarded.or(outer.forwarded),
             trust_forwarded: self.trust_forwarded.or(outer.trust_forwarded),
@@ -181,7 +200,9 @@ impl<'a> ProxyPass<'a> {
         if path.is_some_and(|path| !path.starts_with('/')) {
             return Err("the path must begin with \"/\"");
         }
-        if path.is_some_and(|path| path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#$".contains(&byte))) {
+        if path
+            .is_some_and(|path| path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#$".contains(&byte)))
+        {
             return Err("the path is visible ASCII, without `?`, `#` and variables");
         }
         Ok(ProxyPass { server, path })
@@ -204,7 +225,16 @@ mod tests {
         ] {
             assert_eq!(ProxyPass::parse(text), Ok(ProxyPass { server, path }), "{text}");
         }
-        for text in ["app", "http://", "https://app", "http:///x", "http://unix:", "http://u@h", "http://a/?b", "http://unix:/a:b"] {
+        for text in [
+            "app",
+            "http://",
+            "https://app",
+            "http:///x",
+            "http://unix:",
+            "http://u@h",
+            "http://a/?b",
+            "http://unix:/a:b",
+        ] {
             assert!(ProxyPass::parse(text).is_err(), "{text}");
         }
     }
@@ -212,20 +242,24 @@ mod tests {
     #[test]
     fn a_location_says_more_than_the_whole() {
         let text = |text: &str| Located::from(text.to_owned());
+        let set = |fields: &[(&str, &str)]| RequestHeaders {
+            set: fields.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect(),
+            ..RequestHeaders::default()
+        };
         let outer = Proxy {
             read_timeout: Some(Duration::from_secs(5)),
             send_timeout: Some(Duration::from_secs(6)),
-            set_headers: BTreeMap::from([("Host".into(), text("a")), ("X-B".into(), text("b"))]),
+            request_headers: set(&[("Host", "a"), ("X-B", "b")]),
             ..Proxy::default()
         };
         let own = Proxy {
             read_timeout: Some(Duration::from_secs(1)),
-            set_headers: BTreeMap::from([("host".into(), text("c"))]),
+            request_headers: set(&[("host", "c")]),
             ..Proxy::default()
         };
         let both = own.within(&outer);
         assert_eq!((both.read_timeout, both.send_timeout), (own.read_timeout, outer.send_timeout));
-        let names: Vec<&str> = both.set_headers.keys().map(String::as_str).collect();
+        let names: Vec<&str> = both.request_headers.set.keys().map(String::as_str).collect();
         assert_eq!(names, ["X-B", "host"]);
     }
 }

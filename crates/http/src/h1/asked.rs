@@ -39,7 +39,8 @@ impl Asked<'_> {
             server: &on.worker.plan.server,
             render: &|template, out| {
                 let about = About { head: Some(head), bytes, server, started, length };
-                let (local, time) = (template.uses(Variable::is_local), template.uses(Variable::is_local_time));
+                let (local, time) =
+                    (template.uses(Variable::is_local), template.uses(Variable::is_local_time));
                 on.with_facts(&about, local, time, |facts| template.push_plain(facts, out));
             },
         })

@@ -14,10 +14,14 @@ use tracing::{debug, warn};
 use super::connection::Conversation;
 use super::work::{Step, Work};
 use crate::handler::files::{Content, OpenFile};
+use crate::handler::proxy;
+
+/// What must wait: the connection, the work on it, and what it needs to go on.
+pub(crate) type AtLength = (Conversation, Box<Work>, Step);
 
 /// Goes on where waiting is needed, until the connection is idle again (true) or closed (false).
-pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work>, Step)) -> bool {
-    let stays = match go_on(on, &mut work, step).await {
+pub(crate) async fn at_length((mut on, mut work, step): AtLength) -> (Conversation, bool) {
+    let stays = match go_on(&mut on, &mut work, step).await {
         Ok(stays) => stays,
         Err(fault) => {
             debug!(connection = on.stream.number(), "closing: {fault}");
@@ -25,7 +29,7 @@ pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work
         }
     };
     on.worker.give_back(work);
-    stays
+    (on, stays)
 }
 
 async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result<bool, StreamError> {
@@ -55,6 +59,10 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
                 on.stream.core().sleep(delay).await;
             }
             Step::Send(file, range) => send(on, work, &file, range).await?,
+            Step::Proxy => {
+                flush(on, work).await?;
+                proxy::pass_on(on, work).await?;
+            }
             Step::Close { linger } => {
                 flush(on, work).await?;
                 if linger {

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
 
-use super::at_length::at_length;
 use super::report::About;
 use super::work::{Step, Work};
 use crate::handler::files::{Content, OpenFile};
@@ -42,7 +41,7 @@ enum Pass {
     Idle,
     Closed,
     /// Something must wait.
-    AtLength(Box<(Box<Work>, Step)>),
+    AtLength(Box<Work>, Step),
 }
 
 /// Serves a connection until it closes.
@@ -67,8 +66,12 @@ pub(crate) async fn serve(mut on: Conversation) {
         match on.pass() {
             Pass::Idle => {}
             Pass::Closed => return,
-            Pass::AtLength(rest) => {
-                if !Box::pin(at_length(&mut on, *rest)).await {
+            Pass::AtLength(work, step) => {
+                let worker = Rc::clone(&on.worker);
+                let rest = worker.at_length.start((on, work, step));
+                let stays;
+                (on, stays) = rest.await;
+                if !stays {
                     return;
                 }
             }
@@ -100,7 +103,7 @@ impl Conversation {
                 work.started = self.stream.core().now();
                 match self.answer_at_once(&mut work) {
                     Ok(pass) => pass,
-                    Err(step) => return Pass::AtLength(Box::new((work, step))),
+                    Err(step) => return Pass::AtLength(work, step),
                 }
             }
             // The receive was tried in the hope that something is there already.
@@ -218,6 +221,7 @@ impl Conversation {
             body_bytes_sent: 0,
             request_length: about.length,
             sent_head: b"",
+            trail: None,
             request_time: core.now().since(about.started),
             unix_millis,
             time_local: &time.common,

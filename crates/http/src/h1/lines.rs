@@ -43,7 +43,9 @@ impl Dropped {
     #[inline]
     fn has(&self, field: &Field, head: &[u8]) -> bool {
         self.names.has(field.id)
-            || field.id == Name::Other && !self.others.is_empty() && is_among(field.name.of(head), &self.others)
+            || field.id == Name::Other
+                && !self.others.is_empty()
+                && is_among(field.name.of(head), &self.others)
     }
 }
 
@@ -97,7 +99,8 @@ mod tests {
 
     #[test]
     fn lines_are_kept_as_they_came() {
-        let text = b"HTTP/1.1 200 OK\r\nA:1\r\nX-b:  2 \r\nConnection: a-c, Content-Length\r\nContent-Length: 3\r\n\
+        let text =
+            b"HTTP/1.1 200 OK\r\nA:1\r\nX-b:  2 \r\nConnection: a-c, Content-Length\r\nContent-Length: 3\r\n\
             A-C: 4\r\nE:\r\nKeep-Alive: 5\r\nX-D: 6\t\r\n\r\n";
         let mut head = ResponseHead::default();
         let limits = Limits { size: 1000, max_headers: 20, keep_odd_names: true };

@@ -1,11 +1,14 @@
 //! HTTP/1.1 and 1.0: heads, bodies and the connection that carries them.
 
-mod at_length;
+pub(crate) mod asked;
+pub(crate) mod at_length;
 mod block;
 pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod framing;
+pub(crate) mod hand_over;
 pub(crate) mod head;
+pub(crate) mod incoming;
 pub(crate) mod lines;
 pub(crate) mod method;
 pub(crate) mod name;

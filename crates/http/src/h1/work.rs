@@ -19,20 +19,20 @@ use std::time::Duration;
 
 use drover_event::{Buffer, Counter, Millis};
 
+use super::asked::Asked;
 use super::body::Body;
 use super::connection::Conversation;
 use super::framing::Framing;
 use super::head::{Head, Status};
 use super::method::Method;
-use super::report::About;
 use super::rule::Refusal;
 use super::target::Form;
-use crate::exchange::{self, Answer, Request, Rest};
+use crate::exchange::{self, Answer, Rest};
 use crate::handler::Handler;
 use crate::handler::files::OpenFile;
+use crate::handler::proxy::{Memory, Trail};
 use crate::plan::Location;
 use crate::response::{Date, Fate};
-use crate::variables::Variable;
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
@@ -55,6 +55,8 @@ pub(crate) enum Step {
     Delay(Duration),
     /// The output sent, and then a part of a file; then [`Work::finish`] called.
     Send(Rc<OpenFile>, Range<u64>),
+    /// The output sent, and the request passed on.
+    Proxy,
     /// The output sent and the connection closed; `linger` where the client may still be sending.
     Close { linger: bool },
 }
@@ -96,6 +98,11 @@ pub(crate) struct Work {
     /// For the log, the answer whose rest is being sent: its status, the length of its head and what went before.
     pub(super) begun: (u16, u64, u64),
     pub(super) sent_head: Vec<u8>,
+    /// The request's body, where its handler wants it.
+    body: Body,
+    /// For a request that is passed on.
+    pub(crate) memory: Option<Box<Memory>>,
+    pub(crate) trail: Trail,
 }
 
 impl Work {
@@ -120,6 +127,9 @@ impl Work {
             in_a_row: 0,
             begun: (0, 0, 0),
             sent_head: Vec::new(),
+            body: Body::NONE,
+            memory: None,
+            trail: Trail::default(),
         }
     }
 
@@ -142,6 +152,16 @@ impl Work {
         self.start == self.filled
     }
 
+    /// Number of the location that the request at hand is for.
+    pub(crate) fn location(&self) -> usize {
+        self.location
+    }
+
+    /// The body of the request at hand, if it has one.
+    pub(crate) fn body(&self) -> Body {
+        if self.head.framing == Framing::None { Body::NONE } else { self.body }
+    }
+
     /// Others had their turn.
     pub(crate) fn begin_again(&mut self) {
         self.in_a_row = 0;
@@ -161,7 +181,7 @@ impl Work {
         &mut self.input[self.filled..]
     }
 
-    fn move_to_front(&mut self) {
+    pub(super) fn move_to_front(&mut self) {
         if self.start > 0 {
             self.input.copy_within(self.start..self.filled, 0);
             self.end -= self.start.min(self.end);
@@ -190,7 +210,7 @@ impl Work {
     fn other(&mut self, on: &Conversation) -> Option<Step> {
         match self.stage {
             Stage::Head | Stage::Answer => None,
-            Stage::Body(body) => self.body(on, body),
+            Stage::Body(body) => self.read_over(on, body),
             Stage::Closing { linger } => Some(Step::Close { linger }),
         }
     }
@@ -262,6 +282,10 @@ impl Work {
             Ok(body) => body,
             Err(refusal) => return self.refuse(on, refusal),
         };
+        if let Handler::Proxy(_) = location.handler {
+            self.body = body;
+            return;
+        }
         let waits = self.head.expects_continue && self.end == self.filled;
         let refuses = matches!(location.handler, Handler::Files(_) | Handler::Nothing)
             && !matches!(self.head.method, Method::Get | Method::Head);
@@ -279,7 +303,7 @@ impl Work {
     }
 
     /// Reads over a body, which nobody wants.
-    fn body(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
+    fn read_over(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
         match body.advance(&self.input[self.end..self.filled]) {
             Ok(progress) => {
                 self.end += progress.taken;
@@ -326,6 +350,7 @@ impl Work {
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
+            Rest::Proxy => Some(Step::Proxy),
         }
     }
 

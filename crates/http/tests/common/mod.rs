@@ -70,7 +70,7 @@ fn backend() -> BackendKind {
 }
 
 fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver<Order>) {
-    let plan = Plan::new(config).expect("the config is right");
+    let plan = Plan::new(config, 1).expect("the config is right");
     let settings = Settings { buffer_size: plan.buffer_size(), backend: backend(), ..settings };
     let stats = Stats::private().expect("memory");
     let shared = Shared { stats, mutex: None, balance: None, notifier: None };
@@ -247,6 +247,8 @@ pub fn location(path: &str) -> Location {
         root: None,
         index: None,
         return_: None,
+        proxy_pass: None,
+        proxy: None,
         client_body_size: None,
         access_log: None,
     }

@@ -7,7 +7,7 @@ use drover_event::{CarryEnd, Load, Phase, Stream, carry};
 
 use super::Proxy;
 use super::fault::{Fault, INTERIM_MOST};
-use super::memory::{Memory, Try};
+use super::memory::Try;
 use super::reframe::Reframe;
 use super::respond::Terms;
 use super::upload::send_all;
@@ -15,6 +15,7 @@ use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::framing::Framing;
 use crate::h1::head::Status;
+use crate::h1::response_head::ResponseHead;
 use crate::response::Fate;
 
 /// What is received at once of a body whose framing changes.
@@ -64,7 +65,9 @@ pub(super) struct Download<'a> {
     pub(super) sent: &'a mut usize,
     /// The head as it was passed on, for the log.
     pub(super) sent_head: &'a mut Vec<u8>,
-    pub(super) memory: &'a mut Memory,
+    pub(super) head: &'a mut ResponseHead,
+    /// The beginning of a head, until the rest comes.
+    pub(super) partial: &'a mut Vec<u8>,
     pub(super) one: &'a mut Try,
     pub(super) passed: &'a mut Passed,
 }
@@ -97,15 +100,15 @@ impl Download<'_> {
         let count = match self.server.try_receive(scratch) {
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Head),
             Err(fault) => return Err(Fault::Wait(fault.into())),
-            Ok(0) if self.memory.partial.is_empty() => return Err(Fault::NoResponse),
+            Ok(0) if self.partial.is_empty() => return Err(Fault::NoResponse),
             Ok(0) => return Err(Fault::CutHead),
             Ok(count) => count,
         };
         self.one.received += count as u64;
-        if self.memory.partial.is_empty() {
+        if self.partial.is_empty() {
             return self.look(&scratch[..count]);
         }
-        let mut bytes = std::mem::take(&mut self.memory.partial);
+        let mut bytes = std::mem::take(self.partial);
         bytes.extend_from_slice(&scratch[..count]);
         self.look(&bytes)
     }
@@ -113,16 +116,16 @@ impl Download<'_> {
     /// Reads heads out of `bytes`, interim ones first.
     fn look(&mut self, mut bytes: &[u8]) -> Result<Next, Fault> {
         loop {
-            let length = match self.memory.head.parse(bytes, &self.proxy.limits) {
+            let length = match self.head.parse(bytes, &self.proxy.limits) {
                 Ok(Status::Complete(length)) => length,
                 Ok(Status::Partial) => {
-                    self.memory.partial.extend_from_slice(bytes);
+                    self.partial.extend_from_slice(bytes);
                     return Ok(Next::Head);
                 }
                 Err(refusal) => return Err(Fault::InvalidHead(refusal)),
             };
             let (head, rest) = bytes.split_at(length);
-            match self.memory.head.status {
+            match self.head.status {
                 101 => return self.upgrade(head, rest),
                 100..=199 => self.pass_interim(head)?,
                 _ => return self.pass_head(head, rest),
@@ -141,7 +144,7 @@ impl Download<'_> {
             return Err(Fault::Interim);
         }
         if self.asked.head.is_http11 {
-            self.proxy.respond.push_interim(&self.memory.head, head, self.output);
+            self.proxy.respond.push_interim(self.head, head, self.output);
         }
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Download<'_> {
             return Err(Fault::Upgrade);
         }
         let before = self.output.len();
-        let (respond, parsed) = (&self.proxy.respond, &self.memory.head);
+        let (respond, parsed) = (&self.proxy.respond, &*self.head);
         let output = &mut *self.output;
         self.asked.with_request(Fate::Close, |request| respond.push_upgrade(request, parsed, head, output));
         self.begin(before, Fate::Close);
@@ -163,18 +166,18 @@ impl Download<'_> {
     /// The final head is there: passes it on, with what came behind it.
     #[inline]
     fn pass_head(&mut self, head: &[u8], rest: &[u8]) -> Result<Next, Fault> {
-        let status = self.memory.head.status;
+        let status = self.head.status;
         self.one.status = status;
         self.one.header = Some(self.one.since_begun(self.server.core().now()));
         if self.may_leave && self.proxy.retry.statuses.contains(&status) {
             return Err(Fault::Answer(status));
         }
-        let framing = self.memory.head.framing(self.asked.head.method);
+        let framing = self.head.framing(self.asked.head.method);
         // A client that is still sending would take what we do not read for the next request's.
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
         let terms = Terms::new(framing, self.asked.head.is_http11, fate);
         let before = self.output.len();
-        let (respond, parsed) = (&self.proxy.respond, &self.memory.head);
+        let (respond, parsed) = (&self.proxy.respond, &*self.head);
         let output = &mut *self.output;
         self.asked
             .with_request(terms.fate, |request| respond.push_head(request, parsed, head, terms, output));
@@ -209,13 +212,13 @@ impl Download<'_> {
     }
 
     fn begin(&mut self, before: usize, fate: Fate) {
-        self.one.status = self.memory.head.status;
+        self.one.status = self.head.status;
         self.one.header = Some(self.one.since_begun(self.server.core().now()));
         self.begin_at(before..self.output.len(), fate);
     }
 
     fn begin_at(&mut self, head: std::ops::Range<usize>, fate: Fate) {
-        self.passed.status = self.memory.head.status;
+        self.passed.status = self.head.status;
         self.passed.head = head.len();
         self.passed.fate = Some(fate);
         if self.wants_head {
@@ -225,8 +228,8 @@ impl Download<'_> {
     }
 
     fn whole_end(&self, excess: bool) -> End {
-        let closes = self.memory.head.framing(self.asked.head.method) == Framing::UntilClose;
-        End::Whole { reusable: !excess && !closes && self.memory.head.keeps() }
+        let closes = self.head.framing(self.asked.head.method) == Framing::UntilClose;
+        End::Whole { reusable: !excess && !closes && self.head.keeps() }
     }
 
     /// Sends the output and `part` with one call; what does not go now is left in the output.
@@ -279,7 +282,8 @@ impl Download<'_> {
             self.server.set_read_timeout(self.proxy.read_timeout);
             self.server.readable().await.map_err(Fault::Receive)?;
             let core = self.server.core();
-            let ended = core.with_scratch(|scratch| self.relay(&mut scratch[..RELAYED], &mut body, &mut excess))?;
+            let ended =
+                core.with_scratch(|scratch| self.relay(&mut scratch[..RELAYED], &mut body, &mut excess))?;
             self.flush().await?;
             if ended {
                 break;

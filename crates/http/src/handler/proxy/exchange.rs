@@ -25,6 +25,7 @@ use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::connection::Conversation;
 use crate::h1::framing::Framing;
+use crate::h1::hand_over::{Conclusion, SentAnswer, Taken};
 use crate::h1::incoming::Incoming;
 use crate::h1::work::Work;
 use crate::handler::Handler;
@@ -33,23 +34,21 @@ use crate::response::Fate;
 /// Passes the request at hand on, and its response back; the work then goes on behind both.
 pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), StreamError> {
     let plan = Rc::clone(&on.worker.plan);
-    let location = &plan.locations[work.location];
+    let location = &plan.locations[work.location()];
     let Handler::Proxy(proxy) = &location.handler else { return Ok(()) };
     let mut memory = work.memory.take().unwrap_or_default();
-    work.trail.clear();
-    let body = if work.head.framing == Framing::None { Body::NONE } else { work.body };
+    let body = work.body();
     let parts = work.parts();
-    let asked = Asked {
-        on,
-        head: parts.head,
-        bytes: parts.bytes,
-        server: parts.server,
-        started: parts.started,
-        length: parts.length,
-    };
     let mut incoming = Incoming::new(on, parts.room, parts.filled);
     let mut exchange = Exchange {
-        asked,
+        asked: Asked {
+            on,
+            head: parts.head,
+            bytes: parts.bytes,
+            server: parts.server,
+            started: parts.started,
+            length: parts.length,
+        },
         proxy,
         fate: parts.fate,
         wants_head: location.log.as_ref().is_some_and(|log| log.needs_sent_head),
@@ -60,25 +59,18 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         memory: &mut memory,
         passed: Passed::default(),
         whole: Cell::new(false),
+        streamed: Cell::new(false),
         head_length: 0,
     };
     let outcome = exchange.run(&mut incoming, body).await;
-    let (passed, whole) = (std::mem::take(&mut exchange.passed), exchange.whole.get());
+    let conclusion = exchange.conclusion(outcome);
     let (read, filled) = incoming.span();
-    let received = Received { read, filled, length: incoming.length(), whole };
+    let taken = Taken { read, filled, length: incoming.length(), whole: exchange.whole.get() };
     memory.shrink();
     work.memory = Some(memory);
-    work.conclude(on, &passed, &received, outcome)
-}
-
-/// What came of the request's body.
-struct Received {
-    /// Where its bytes end in the input behind the head, and where those that were received do.
-    read: usize,
-    filled: usize,
-    length: u64,
-    /// All of it was read.
-    whole: bool,
+    let concluded = work.conclude(on, taken, conclusion);
+    work.trail.clear();
+    concluded
 }
 
 struct Exchange<'a> {
@@ -95,6 +87,8 @@ struct Exchange<'a> {
     passed: Passed,
     /// The server has the whole request.
     whole: Cell<bool>,
+    /// Some of the request was sent that is not in memory any more.
+    streamed: Cell<bool>,
     /// Bytes of the request's head as servers get it.
     head_length: usize,
 }
@@ -188,11 +182,12 @@ impl Exchange<'_> {
         self.trail.last().connected(lease.peer(), server.core().now());
         self.memory.partial.clear();
         self.send_request(server).await?;
-        let Exchange { asked, proxy, fate, wants_head, output, sent, sent_head, trail, memory, passed, .. } =
-            self;
-        let (asked, proxy, whole) = (*asked, *proxy, &self.whole);
+        let Exchange {
+            asked, proxy, fate, wants_head, output, sent, sent_head, trail, memory, passed, ..
+        } = self;
+        let (asked, proxy, whole, streamed) = (*asked, *proxy, &self.whole, &self.streamed);
         let Memory { request, head, partial } = &mut **memory;
-        let upload = Upload { on: asked.on, proxy, server, incoming, body, frames: request, whole };
+        let upload = Upload { on: asked.on, proxy, server, incoming, body, frames: request, whole, streamed };
         let download = Download {
             asked,
             proxy,
@@ -241,7 +236,11 @@ impl Exchange<'_> {
         match end {
             End::Whole { reusable } => {
                 self.trail.last().ended(core.now());
-                if reusable && self.whole.get() { lease.keep() } else { lease.done() }
+                if reusable && self.whole.get() {
+                    lease.keep()
+                } else {
+                    lease.done()
+                }
                 Ok(())
             }
             End::Upgraded => {
@@ -262,12 +261,7 @@ impl Exchange<'_> {
     /// Whether the request could be sent once more, to another server: from its first byte, and twice is as good
     /// as once.
     fn may_repeat(&self) -> bool {
-        self.is_in_memory() && self.proxy.retry.repeats(self.asked.head.method)
-    }
-
-    /// Nothing of the body was sent that is not there any more.
-    fn is_in_memory(&self) -> bool {
-        !self.streamed.get()
+        !self.streamed.get() && self.proxy.retry.repeats(self.asked.head.method)
     }
 
     /// Has a failure counted against the server where it was the server's, and asks what may follow.
@@ -298,6 +292,29 @@ impl Exchange<'_> {
             // Nothing is wrong with a server that closes what is idle.
             Next::SameAgain => true,
             Next::Another => in_time && fault.cause().is_some_and(|cause| retry.allows(cause)),
+        }
+    }
+
+    /// What becomes of the client's request.
+    fn conclusion(&self, outcome: Result<(), Fault>) -> Conclusion {
+        let passed = &self.passed;
+        let fate = passed.fate.unwrap_or(self.fate);
+        let mut sent =
+            SentAnswer { status: passed.status, head: passed.head as u64, body: passed.body, fate };
+        let Err(fault) = outcome else { return Conclusion::Sent(sent) };
+        if passed.status > 0 {
+            // Of a response that is not whole the client sees no proper end.
+            if passed.until_close {
+                let _ = self.asked.on.stream.close_by_reset();
+            }
+            sent.body = sent.body.saturating_sub((self.output.len() - *self.sent) as u64);
+            return Conclusion::Cut(sent);
+        }
+        match fault {
+            Fault::ClientInvalid(refusal) => Conclusion::Refused(refusal),
+            Fault::ClientTimedOut => Conclusion::TimedOut,
+            fault if fault.blame() == Blame::Client => Conclusion::Gone(fault.status()),
+            fault => Conclusion::Page(fault.status()),
         }
     }
 
@@ -343,54 +360,5 @@ fn counter(cause: Cause) -> Counter {
         Cause::Invalid => Counter::UpstreamInvalid,
         Cause::Answer => Counter::UpstreamAnswers,
         Cause::Local => Counter::UpstreamLocal,
-    }
-}
-
-impl Work {
-    /// The exchange is over: answers where nothing was passed on, logs, and goes on behind it.
-    fn conclude(
-        &mut self,
-        on: &Conversation,
-        passed: &Passed,
-        received: &Received,
-        outcome: Result<(), Fault>,
-    ) -> Result<(), StreamError> {
-        let head_end = self.start + self.head_length;
-        self.end = head_end + received.read;
-        self.filled = head_end + received.filled;
-        self.request_length += received.length;
-        if !received.whole {
-            // What the client still sends is not the next request.
-            (self.fate, self.unread) = (Fate::Close, true);
-        }
-        let Err(fault) = outcome else {
-            self.fate = passed.fate.unwrap_or(self.fate);
-            self.begun = (passed.status, passed.head as u64, passed.body);
-            self.finish(on, 0);
-            return Ok(());
-        };
-        if passed.status == 0 {
-            match fault {
-                Fault::ClientInvalid(refusal) => self.refuse(on, refusal),
-                Fault::ClientTimedOut => self.answer_error(on, 408),
-                fault if fault.blame() == Blame::Client => return self.give_up(on, 499, 0, 0),
-                fault => self.answer_page(on, fault.status()),
-            }
-            return Ok(());
-        }
-        // Of a response that is not whole the client sees no proper end.
-        if passed.until_close {
-            let _ = on.stream.close_by_reset();
-        }
-        let unsent = (self.output.len() - self.sent) as u64;
-        self.give_up(on, passed.status, passed.head as u64, passed.body.saturating_sub(unsent))
-    }
-
-    /// Logs a request whose answer is not whole, and closes.
-    fn give_up(&mut self, on: &Conversation, status: u16, head: u64, body: u64) -> Result<(), StreamError> {
-        self.fate = Fate::Close;
-        self.begun = (status, head, body);
-        self.finish(on, 0);
-        Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a response is not whole").into())
     }
 }

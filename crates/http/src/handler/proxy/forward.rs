@@ -48,7 +48,8 @@ impl Forward {
     /// Compiles the rules of a location.
     pub(crate) fn new(proxy: &Proxy, to: &Destination<'_>) -> Result<Forward, TemplateError> {
         let mut set = Vec::new();
-        for (name, text) in proxy.set_headers.iter().chain(&proxy.add_headers) {
+        let changes = &proxy.request_headers;
+        for (name, text) in changes.set.iter().chain(&changes.add) {
             if !text.is_empty() {
                 set.push((format!("{name}: ").into_bytes().into(), Template::parse(text)?));
             }
@@ -58,13 +59,13 @@ impl Forward {
         if forwarded != Forwarded::Off {
             names = FORWARDED.into_iter().fold(names, Names::with);
         }
-        let removed = proxy.remove_headers.iter().flatten().map(|name| name.as_str());
-        let replaced = proxy.set_headers.keys().map(String::as_str);
+        let removed = changes.remove.iter().map(|name| name.as_str());
+        let replaced = changes.set.keys().map(String::as_str);
         let is_host = |name: &str| name.eq_ignore_ascii_case("host");
         Ok(Forward {
             replace: to.pass.path.map(|path| (to.matched, path.as_bytes().into())),
             set,
-            sets_host: proxy.set_headers.keys().any(|name| is_host(name)),
+            sets_host: changes.set.keys().any(|name| is_host(name)),
             dropped: Dropped::new(names, removed.chain(replaced)),
             server: to.pass.server.as_bytes().into(),
             tells_x: matches!(forwarded, Forwarded::XForwarded | Forwarded::Both),
@@ -187,14 +188,22 @@ impl Forward {
         out.extend_from_slice(b"\r\n");
         self.push_first_told(head, bytes, Name::XForwardedProto, b"X-Forwarded-Proto: ", b"http", out);
         if let Some(host) = head.host {
-            self.push_first_told(head, bytes, Name::XForwardedHost, b"X-Forwarded-Host: ", host.of(bytes), out);
+            self.push_first_told(
+                head,
+                bytes,
+                Name::XForwardedHost,
+                b"X-Forwarded-Host: ",
+                host.of(bytes),
+                out,
+            );
         }
     }
 
     /// What a trusted client has told in the fields of this name, to be added to.
     fn push_received(&self, head: &Head, bytes: &[u8], name: Name, out: &mut Vec<u8>) {
         if self.trusts {
-            let told = head.fields.iter().filter(|field| field.id == name && !field.value.of(bytes).is_empty());
+            let told =
+                head.fields.iter().filter(|field| field.id == name && !field.value.of(bytes).is_empty());
             for field in told {
                 out.extend_from_slice(field.value.of(bytes));
                 out.extend_from_slice(b", ");

@@ -48,9 +48,9 @@ pub(super) struct Try {
     /// Status of its response; 0 for none.
     pub(super) status: u16,
     /// Milliseconds until there was a connection, a head, and the end.
-    pub(super) connect: Option<u64>,
+    connect: Option<u64>,
     pub(super) header: Option<u64>,
-    pub(super) whole: Option<u64>,
+    whole: Option<u64>,
     pub(super) sent: u64,
     pub(super) received: u64,
     /// What went wrong, in a word.
@@ -65,11 +65,6 @@ enum Server {
 }
 
 impl Trail {
-    /// Whether a server was tried at all.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tries.is_empty()
-    }
-
     pub(crate) fn clear(&mut self) {
         self.tries.clear();
     }
@@ -89,6 +84,11 @@ impl Trail {
         self.last()
     }
 
+    /// No further server was there to be tried.
+    pub(super) fn forget_last(&mut self) {
+        self.tries.pop();
+    }
+
     /// The one that is tried.
     pub(super) fn last(&mut self) -> &mut Try {
         self.tries.last_mut().expect("a try was begun")
@@ -103,6 +103,17 @@ impl Try {
 
     pub(super) fn not_connected(&mut self, target: &Target) {
         self.server = Server::Target(target.clone());
+    }
+
+    pub(super) fn ended(&mut self, now: Millis) {
+        self.whole = Some(now.since(self.begun));
+    }
+
+    /// The server's address, for logs.
+    pub(super) fn server_name(&self) -> String {
+        let mut name = Vec::new();
+        self.push_server(&mut name);
+        String::from_utf8_lossy(&name).into_owned()
     }
 
     pub(super) fn since_begun(&self, now: Millis) -> u64 {

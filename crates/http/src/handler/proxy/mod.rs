@@ -32,7 +32,7 @@ use crate::h1::method::Method;
 use crate::variables::Template;
 
 pub(crate) use exchange::pass_on;
-pub(crate) use memory::{Memory, Trail};
+pub(crate) use memory::{Memory, Told, Trail};
 
 /// A location that passes requests on.
 #[derive(Debug)]
@@ -134,7 +134,9 @@ impl Retry {
     /// ([RFC 9110, 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)).
     fn repeats(&self, method: Method) -> bool {
         let idempotent = match method {
-            Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace => true,
+            Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace => {
+                true
+            }
             Method::Post | Method::Patch | Method::Connect | Method::Other => false,
         };
         idempotent || self.non_idempotent

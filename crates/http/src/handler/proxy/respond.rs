@@ -137,8 +137,10 @@ mod tests {
         let (render, now) = (|_: &_, _: &mut _| {}, Millis::default());
         let request =
             Request { head: &asked, bytes: b"", fate, date: DATE, now, server: "drover", render: &render };
-        let respond =
-            Respond::new(&Proxy { hide_headers: Some(vec!["x-Secret".to_owned().into()]), ..Proxy::default() });
+        let respond = Respond::new(&Proxy {
+            hide_headers: Some(vec!["x-Secret".to_owned().into()]),
+            ..Proxy::default()
+        });
         let terms = Terms::new(head.framing(Method::Get), is_http11, fate);
         let mut out = Vec::new();
         respond.push_head(&request, &head, text.as_bytes(), terms, &mut out);

@@ -23,6 +23,8 @@ pub(super) struct Upload<'a, 'b> {
     pub(super) frames: &'a mut Vec<u8>,
     /// Set once the server has the whole request.
     pub(super) whole: &'a Cell<bool>,
+    /// Set once something is sent that is not in memory any more.
+    pub(super) streamed: &'a Cell<bool>,
 }
 
 impl Upload<'_, '_> {
@@ -51,6 +53,7 @@ impl Upload<'_, '_> {
     async fn pass_on(&mut self) -> Result<(), Side> {
         // The server has nothing to say before it has the request, however long that takes.
         self.server.clear_read_timeout();
+        self.streamed.set(true);
         self.frames.clear();
         while !self.body.body.is_done() {
             if let Some(left) = self.body.unframed() {
