@@ -8,7 +8,9 @@
 //! Nothing here sleeps for a fixed time and hopes. Waiting means [`eventually`]: ask again until a
 //! deadline, then fail and say what was waited for.
 
+pub mod backend;
 pub mod binary;
+pub mod chunked;
 pub mod config;
 pub mod daemon;
 pub mod descriptors;
@@ -23,6 +25,7 @@ pub mod status;
 pub mod strace;
 pub mod wait;
 
+pub use backend::Backend;
 pub use config::Config;
 pub use daemon::Drover;
 pub use directory::Directory;

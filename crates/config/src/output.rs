@@ -154,15 +154,37 @@ fn write_section(
     {
         text.push_str(&format!("# {example}\n"));
     }
-    write_fields(text, path, fields, schema);
+    match key.map(|key| &key.shape) {
+        Some(Shape::Map(shape)) => write_named(text, path, fields, shape.table()),
+        _ => write_fields(text, path, fields, schema),
+    }
+}
+
+/// The values of a table whose keys are free: where they are tables, all have one schema.
+fn write_named(text: &mut String, path: &mut Vec<String>, fields: &Fields, schema: Option<&TableSchema>) {
+    let is_line = |(_, value): &&(String, Output)| matches!(value, Output::Inline(_));
+    let lines: Fields = fields.iter().filter(is_line).cloned().collect();
+    write_fields(text, path, &lines, None);
+    for (name, value) in fields {
+        let Output::Section(inner) = value else { continue };
+        path.push(key_text(name));
+        let header = format!("[{}]", path.join("."));
+        write_section(text, path, &header, inner, None, schema);
+        path.pop();
+    }
 }
 
 /// The key's line of documentation and, where a table stands on the key's line, those of its keys.
 fn write_comment(text: &mut String, key: &Key) {
     text.push_str(&format!("\n# {}\n", key.doc));
+    write_inner_comments(text, "", key);
+}
+
+fn write_inner_comments(text: &mut String, prefix: &str, key: &Key) {
     let Some(table) = key.shape.table() else { return };
     for key in &table.keys {
-        text.push_str(&format!("#   {}: {}\n", key.name, key.doc));
+        text.push_str(&format!("#   {prefix}{}: {}\n", key.name, key.doc));
+        write_inner_comments(text, &format!("{prefix}{}.", key.name), key);
     }
 }
 

@@ -37,7 +37,7 @@ fn with_server(before: &str) -> String {
     format!("{before}\n[[http.servers]]\nlisten = [\"127.0.0.1:8080\"]\nroot = \"/srv\"\n")
 }
 
-/// The defaults with one server and one location, so that every key has its place.
+/// The defaults with one server of each kind and what belongs to it, so that every key has its place.
 fn full() -> Config {
     let text = r#"
         [[http.servers]]
@@ -45,6 +45,8 @@ fn full() -> Config {
         [[http.servers.locations]]
         path = "/"
         return = { status = 200, body = "drover is running\n" }
+        [http.upstreams.app]
+        servers = [{ address = "127.0.0.1:9000" }]
     "#;
     checked_on(text, &system()).0
 }
@@ -109,8 +111,12 @@ fn every_key_is_documented_and_in_full_toml() {
     each_key(&Config::table_schema(), &mut |key| {
         assert!(key.doc.len() > 4, "{} has no documentation", key.name);
         assert!(reference.contains(&key.doc.replace('|', "\\|")), "{} is not in the reference", key.name);
-        let places =
-            [format!("\n{} = ", key.name), format!("\n# {} = ", key.name), format!("\n#   {}: ", key.name)];
+        let places = [
+            format!("\n{} = ", key.name),
+            format!("\n# {} = ", key.name),
+            format!("\n#   {}: ", key.name),
+            format!(".{}: ", key.name),
+        ];
         let header = format!("{}]", key.name);
         assert!(places.iter().any(|place| text.contains(place)) || text.contains(&header), "{}", key.name);
     });

@@ -28,6 +28,7 @@ drover_config::table! {
         #[example = "\"http://app\""]
         pub proxy_pass: Option<Located<String>> = None,
         /// How requests are passed on; where it is silent, as [http.proxy] says.
+        #[example = "{ read_timeout = \"5m\" }"]
         pub proxy: Option<Located<Proxy>> = None,
         /// The largest request body; else as in [http].
         #[example = "\"1m\""]

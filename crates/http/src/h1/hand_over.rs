@@ -5,7 +5,9 @@ use std::io;
 use drover_event::{Millis, StreamError};
 
 use super::asked::Asked;
+use super::body::Body;
 use super::connection::Conversation;
+use super::framing::Framing;
 use super::head::Head;
 use super::rule::Refusal;
 use super::work::Work;
@@ -74,6 +76,16 @@ pub(crate) enum Conclusion {
 }
 
 impl Work {
+    /// Number of the location that the request at hand is for.
+    pub(crate) fn location(&self) -> usize {
+        self.location
+    }
+
+    /// The body of the request at hand, if it has one.
+    pub(crate) fn body(&self) -> Body {
+        if self.head.framing == Framing::None { Body::NONE } else { self.body }
+    }
+
     /// Hands the request at hand over. [`Work::conclude`] must follow.
     pub(crate) fn parts(&mut self) -> Parts<'_> {
         self.move_to_front();

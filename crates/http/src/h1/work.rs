@@ -99,7 +99,7 @@ pub(crate) struct Work {
     pub(super) begun: (u16, u64, u64),
     pub(super) sent_head: Vec<u8>,
     /// The request's body, where its handler wants it.
-    body: Body,
+    pub(super) body: Body,
     /// For a request that is passed on.
     pub(crate) memory: Option<Box<Memory>>,
     pub(crate) trail: Trail,
@@ -150,16 +150,6 @@ impl Work {
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.start == self.filled
-    }
-
-    /// Number of the location that the request at hand is for.
-    pub(crate) fn location(&self) -> usize {
-        self.location
-    }
-
-    /// The body of the request at hand, if it has one.
-    pub(crate) fn body(&self) -> Body {
-        if self.head.framing == Framing::None { Body::NONE } else { self.body }
     }
 
     /// Others had their turn.

@@ -45,29 +45,35 @@ fn check_path(location: &Location, before: &[Location], findings: &mut Findings)
 }
 
 fn check_content(location: &Location, server: &Server, findings: &mut Findings) {
-    let Some(answer) = &location.return_ else {
-        if location.root.is_none() && server.root.is_none() && !findings.has_errors() {
-            findings
-                .warning(location.path.place(), "the location has nothing to serve")
-                .label("every request to it is answered with 404")
-                .help("give it a `root` or a `return`, or its server a `root`");
-        }
-        return;
-    };
-    if let Some(root) = &location.root {
+    let answer = location.return_.as_ref().map(|answer| ("return", answer.place()));
+    let pass = location.proxy_pass.as_ref().map(|pass| ("proxy_pass", pass.place()));
+    let root = location.root.as_ref().map(|root| ("root", root.place()));
+    let said: Vec<_> = [root, answer, pass].into_iter().flatten().collect();
+    if let [(first, place), (second, other), ..] = said[..] {
         findings
-            .error(root.place(), "`root` and `return` contradict each other")
-            .label("files from here")
-            .related(answer.place(), "or this answer?")
+            .error(place, format!("`{first}` and `{second}` contradict each other"))
+            .label("is this to be served")
+            .related(other, "or this?")
             .help("remove one of the two");
     }
-    if let Some(index) = location.index.as_ref().and_then(|index| index.first()) {
+    let elsewhere = answer.or(pass);
+    if let (Some((_, place)), Some(index)) =
+        (elsewhere, location.index.as_ref().and_then(|index| index.first()))
+    {
         findings
             .warning(index.place(), "`index` has no effect here")
             .label("no file is looked for")
-            .related(answer.place(), "as this is the answer");
+            .related(place, "as this answers");
     }
-    check_return(answer, findings);
+    if said.is_empty() && server.root.is_none() && !findings.has_errors() {
+        findings
+            .warning(location.path.place(), "the location has nothing to serve")
+            .label("every request to it is answered with 404")
+            .help("give it a `root`, a `return` or a `proxy_pass`, or its server a `root`");
+    }
+    if let Some(answer) = &location.return_ {
+        check_return(answer, findings);
+    }
 }
 
 fn check_return(answer: &Located<Return>, findings: &mut Findings) {

@@ -5,6 +5,7 @@
 mod listen;
 mod location;
 mod names;
+mod proxy;
 mod texts;
 
 use drover_config::Findings;
@@ -27,5 +28,6 @@ impl Http {
         names::check(self, findings);
         location::check(self, findings);
         texts::check(self, context, findings);
+        proxy::check(self, context, findings);
     }
 }

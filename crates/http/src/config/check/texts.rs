@@ -33,7 +33,7 @@ pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Find
     }
 }
 
-fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
+pub(super) fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
     let Err(wrong) = (context.variables)(text) else { return };
     let place = findings.part_of(text.place(), text, wrong.offset, wrong.length);
     let finding = findings.error(place, "the text has a variable that is wrong").label(wrong.message);
@@ -78,7 +78,7 @@ fn check_types(http: &Http, findings: &mut Findings) {
 }
 
 /// RFC 9110, 5.5: a field's value has no control characters; a line end in it would begin another field.
-fn check_field(key: &str, text: &Located<String>, findings: &mut Findings) {
+pub(super) fn check_field(key: &str, text: &Located<String>, findings: &mut Findings) {
     if text.chars().any(|c| c.is_control() && c != '\t') {
         findings
             .error(text.place(), format!("`{key}` cannot be sent"))

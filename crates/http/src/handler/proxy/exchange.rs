@@ -121,7 +121,7 @@ impl Exchange<'_> {
                     return before.map_or(Ok(()), Err);
                 }
                 Err(failure) => {
-                    let next = failure.next();
+                    let next = if attempts.may_try_another() { failure.next() } else { Next::Stop };
                     (Fault::Connect(failure), next)
                 }
             };

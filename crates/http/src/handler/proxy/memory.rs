@@ -148,18 +148,15 @@ impl Trail {
 
 impl Try {
     fn push(&self, told: Told, out: &mut Vec<u8>) {
-        let known = match told {
-            Told::Addr => return self.push_server(out),
-            Told::Status => (self.status > 0).then(|| push_number(out, u64::from(self.status))),
-            Told::ConnectTime => self.connect.map(|time| push_seconds(out, time)),
-            Told::HeaderTime => self.header.map(|time| push_seconds(out, time)),
-            Told::ResponseTime => self.whole.map(|time| push_seconds(out, time)),
-            Told::BytesSent => Some(push_number(out, self.sent)),
-            Told::BytesReceived => Some(push_number(out, self.received)),
-            Told::Error => self.fault.map(|fault| out.extend_from_slice(fault.as_bytes())),
-        };
-        if known.is_none() {
-            out.push(b'-');
+        match told {
+            Told::Addr => self.push_server(out),
+            Told::Status => push_known(out, (self.status > 0).then_some(u64::from(self.status)), push_number),
+            Told::ConnectTime => push_known(out, self.connect, push_seconds),
+            Told::HeaderTime => push_known(out, self.header, push_seconds),
+            Told::ResponseTime => push_known(out, self.whole, push_seconds),
+            Told::BytesSent => push_number(out, self.sent),
+            Told::BytesReceived => push_number(out, self.received),
+            Told::Error => out.extend_from_slice(self.fault.unwrap_or("-").as_bytes()),
         }
     }
 
@@ -174,5 +171,12 @@ impl Try {
                 out.extend_from_slice(text.as_bytes());
             }
         }
+    }
+}
+
+fn push_known(out: &mut Vec<u8>, value: Option<u64>, push: fn(&mut Vec<u8>, u64)) {
+    match value {
+        Some(value) => push(out, value),
+        None => out.push(b'-'),
     }
 }
