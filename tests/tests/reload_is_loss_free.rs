@@ -1,6 +1,6 @@
 //! A client that opens a new connection for every request sees no failure, whatever is reloaded.
 
-use drover_tests::{Config, Directory, Drover, Load, Port};
+use drover_tests::{Config, Directory, Drover, Load, Port, binary};
 
 const THREADS: u8 = 4;
 
@@ -92,10 +92,10 @@ fn every_switch_of_strategy() {
     assert!(tally.failures.is_empty(), "{tally}");
 }
 
-#[test]
-fn more_and_fewer_workers_with_a_socket_each() {
+/// Four workers, one, four again and so on.
+fn more_and_fewer_workers(strategy: &str) {
     let (directory, port) = (Directory::new(), Port::new());
-    let with = |workers: u32| config(&directory, &port, "reuseport").process(&format!("workers = {workers}"));
+    let with = |workers: u32| config(&directory, &port, strategy).process(&format!("workers = {workers}"));
     let drover = Drover::start(&directory, &with(4));
     let load = Load::start(THREADS, port.address(), "/");
     load.wait_for(100);
@@ -108,4 +108,41 @@ fn more_and_fewer_workers_with_a_socket_each() {
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{tally}");
     assert_eq!(drover.workers().len(), 4);
+}
+
+#[test]
+fn more_and_fewer_workers_with_one_socket() {
+    for strategy in ["exclusive", "shared", "mutex", "balanced"] {
+        more_and_fewer_workers(strategy);
+    }
+}
+
+#[test]
+fn more_and_fewer_workers_with_a_socket_each() {
+    more_and_fewer_workers("reuseport");
+}
+
+#[test]
+fn configs_that_are_refused_in_between_change_nothing() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &config(&directory, &port, "exclusive"));
+    let load = Load::start(THREADS, port.address(), "/");
+    load.wait_for(100);
+    let reload = || binary::run(["reload".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
+    for number in 1..=6 {
+        let next = config(&directory, &port, if number % 2 == 0 { "reuseport" } else { "exclusive" });
+        next.clone().events("epoll_events = 0").write(&directory);
+        let refused = reload();
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && words.contains("epoll_events"), "{words}");
+        assert!(words.contains(&format!("generation {number} goes on")), "{words}");
+        next.write(&directory);
+        let accepted = reload();
+        assert!(accepted.status.success(), "{}", String::from_utf8_lossy(&accepted.stderr));
+        let words = String::from_utf8_lossy(&accepted.stdout).into_owned();
+        assert!(words.contains(&format!("generation {} serves", number + 1)), "{words}");
+        load.assert_no_loss(&format!("pair {number}"));
+    }
+    let tally = load.stop();
+    assert!(tally.failures.is_empty(), "{tally}");
 }

@@ -7,6 +7,9 @@
 //! running generation would notice; [`Sockets::commit`] makes the new generation's options count and steers
 //! connections away from a surplus; [`Sockets::release`] closes the surplus. [`Sockets::abandon`] takes a
 //! `prepare` back.
+//!
+//! Where another address takes over the connections of one that is gone (0.0.0.0 those of 127.0.0.1, on the
+//! same port), the sockets of the one that is gone are part of the surplus of the other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,6 +47,16 @@ impl Address {
             ListenAddress::Tcp(address) => Some(address.port()),
             ListenAddress::Unix(_) => None,
         }
+    }
+
+    /// Whether connections to `other`, once that is closed, come here.
+    fn takes_over(&self, other: &Address) -> bool {
+        let (ListenAddress::Tcp(wide), ListenAddress::Tcp(narrow)) = (&self.place, &other.place) else {
+            return false;
+        };
+        let any = wide.ip().is_unspecified();
+        let speaks = wide.is_ipv6() == narrow.is_ipv6() || (wide.is_ipv6() && !self.ipv6_only);
+        wide.port() == narrow.port() && (wide.ip() == narrow.ip() || (any && speaks))
     }
 }
 
@@ -89,6 +102,8 @@ struct Group {
     sockets: Vec<Rc<OwnedFd>>,
     /// Sockets of the generation before that this one does not need, to be drained.
     surplus: Vec<Rc<OwnedFd>>,
+    /// Sockets of addresses that are gone, whose connections this one takes over.
+    taken_over: Vec<Rc<OwnedFd>>,
     wanted: Wanted,
     /// How many of the sockets were there before, while the others wait for the commit.
     growing_from: Option<usize>,
@@ -124,16 +139,22 @@ impl Sockets {
         let counts = held.0.iter().map(|(address, group)| (address.clone(), group.sockets.len())).collect();
         let targets = wanted.iter().map(|(address, wanted)| (address.clone(), wanted.sockets)).collect();
         let mut prepared = Sockets::default();
-        for (address, step) in plan(&counts, &targets) {
-            let Some(wanted) = wanted.get(&address).copied() else { continue };
-            let group = match prepare_group(held, &address, step, wanted) {
+        let steps = plan(&counts, &targets);
+        let gone: Vec<&Address> =
+            steps.iter().filter(|(_, step)| **step == Step::Close).map(|(address, _)| address).collect();
+        for (address, step) in &steps {
+            let Some(wanted) = wanted.get(address).copied() else { continue };
+            let mut group = match prepare_group(held, address, *step, wanted) {
                 Ok(group) => group,
                 Err(source) => {
                     prepared.abandon();
-                    return Err(ListenError { address, source });
+                    return Err(ListenError { address: address.clone(), source });
                 }
             };
-            prepared.0.insert(address, group);
+            let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
+            let sockets = taken_over.filter_map(|gone| Some(&held.0.get(gone)?.sockets));
+            group.taken_over = sockets.flatten().map(Rc::clone).collect();
+            prepared.0.insert(address.clone(), group);
         }
         Ok(prepared)
     }
@@ -146,18 +167,34 @@ impl Sockets {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
         }
-        self.0.values().any(|group| !group.surplus.is_empty())
+        self.0.values().any(|group| !(group.surplus.is_empty() && group.taken_over.is_empty()))
+    }
+
+    /// Steers new connections away from the addresses that `after` no longer has, before whoever accepts there is
+    /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
+    /// than into a queue that is about to be closed.
+    pub(crate) fn leave(&self, after: &Sockets) {
+        let gone = self.0.iter().filter(|(address, _)| !after.0.contains_key(*address));
+        for (address, group) in gone.filter(|(address, _)| address.port().is_some()) {
+            for socket in &group.sockets {
+                if let Err(error) = listen::steer_away(socket.as_fd()) {
+                    warn!("cannot steer connections away from {address}: {error}");
+                }
+            }
+        }
     }
 
     /// Closes the surplus, which the workers have drained, and ends the steering.
     pub(crate) fn release(&mut self) {
+        // Off the port now, even where a process that hangs still holds a copy.
+        let close = |socket: &Rc<OwnedFd>| {
+            let _ = socket::shutdown(socket.as_raw_fd(), Shutdown::Read);
+        };
         for (address, group) in &mut self.0 {
+            std::mem::take(&mut group.taken_over).iter().for_each(close);
             let surplus = std::mem::take(&mut group.surplus);
             let Some(first) = group.sockets.first().filter(|_| !surplus.is_empty()) else { continue };
-            for socket in surplus.iter().rev() {
-                // Off the port now, even where a process that hangs still holds a copy.
-                let _ = socket::shutdown(socket.as_raw_fd(), Shutdown::Read);
-            }
+            surplus.iter().rev().for_each(close);
             drop(surplus);
             if let Err(error) = listen::stop_steering(first.as_fd()) {
                 warn!("cannot end the steering of {address}: {error}");
@@ -181,8 +218,8 @@ impl Sockets {
     pub(crate) fn for_worker(&self, number: usize, workers: usize) -> Vec<Inherited> {
         let inherited = |(address, group): (&Address, &Group)| {
             let socket = group.sockets.get(number % group.sockets.len().max(1))?;
-            let surplus =
-                group.surplus.iter().enumerate().filter(|(index, _)| index % workers.max(1) == number);
+            let surplus = group.surplus.iter().chain(&group.taken_over).enumerate();
+            let surplus = surplus.filter(|(index, _)| index % workers.max(1) == number);
             Some(Inherited {
                 address: address.clone(),
                 socket: Rc::clone(socket),
@@ -219,6 +256,7 @@ fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) 
     let mut group = Group {
         sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
         surplus: Vec::new(),
+        taken_over: Vec::new(),
         wanted,
         growing_from: None,
         path: old.and_then(|group| group.path.clone()),

@@ -24,6 +24,11 @@ impl Millis {
         self.0
     }
 
+    /// The whole milliseconds of a time in nanoseconds.
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos / NANOS_PER_MILLI)
+    }
+
     /// Milliseconds from `earlier` to this; zero if that is not earlier.
     pub const fn since(self, earlier: Millis) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -34,6 +39,8 @@ impl Millis {
         (self.0 as u32).wrapping_add(delay_ms)
     }
 }
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Where time comes from. Tests of the loop use a clock that stands still until told otherwise.
 pub(crate) enum Source {
@@ -63,7 +70,7 @@ impl Clock {
             wall_turn: Cell::new(0),
             wall: RefCell::new(WallClock::default()),
         };
-        clock.refresh();
+        clock.refresh(Millis::from_nanos(clock.read_nanos()));
         clock
     }
 
@@ -72,23 +79,23 @@ impl Clock {
         self.now.get()
     }
 
-    /// Reads the clock without changing what handlers see, for accounting.
-    pub(crate) fn read(&self) -> Millis {
+    /// Reads the clock without changing what handlers see, for accounting: in nanoseconds.
+    pub(crate) fn read_nanos(&self) -> u64 {
         match &self.source {
             Source::System => {
                 // The monotonic clock exists on every Linux; an error would be a broken kernel,
                 // and then time stands still rather than the worker ending.
-                clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.now.get(), |time| {
-                    Millis(time.tv_sec() as u64 * 1000 + time.tv_nsec() as u64 / 1_000_000)
+                clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.now.get().0 * NANOS_PER_MILLI, |time| {
+                    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
                 })
             }
-            Source::Scripted(now) => Millis(now.get()),
+            Source::Scripted(now) => now.get() * NANOS_PER_MILLI,
         }
     }
 
-    /// Reads the clock for the turn that begins.
-    pub(crate) fn refresh(&self) {
-        self.now.set(self.read());
+    /// Sets the time that the turn which begins sees.
+    pub(crate) fn refresh(&self, now: Millis) {
+        self.now.set(now);
         self.turn.set(self.turn.get().wrapping_add(1));
     }
 
@@ -178,7 +185,7 @@ mod tests {
         let clock = Clock::new(Source::Scripted(time.clone()));
         time.set(9);
         assert_eq!(clock.now(), Millis(5));
-        clock.refresh();
+        clock.refresh(Millis::from_nanos(clock.read_nanos()));
         assert_eq!(clock.now(), Millis(9));
         assert_eq!(clock.now().since(Millis(5)), 4);
         assert_eq!(Millis(5).since(clock.now()), 0);

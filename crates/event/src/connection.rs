@@ -318,18 +318,14 @@ impl Slots {
         true
     }
 
-    /// How many idle connections lending has to reclaim now: none while more than a sixteenth of
-    /// the slots is free.
-    pub(crate) fn reclaim_wanted(&self) -> u32 {
-        if self.free() > self.capacity / 16 || self.reusable.len == 0 {
-            return 0;
-        }
-        (self.reusable.len / 8).clamp(1, MAX_RECLAIM)
+    /// Whether lending has to reclaim idle connections: at most a sixteenth of the slots is free.
+    pub(crate) fn are_short(&self) -> bool {
+        self.free() <= self.capacity / 16
     }
 
-    /// The longest idle slot.
-    pub(crate) fn longest_idle(&self) -> Option<u32> {
-        (self.reusable.head != NONE).then_some(self.reusable.head)
+    /// How many idle connections a shortage closes.
+    pub(crate) fn reclaim_wanted(&self) -> u32 {
+        (self.reusable.len / 8).clamp(1, MAX_RECLAIM).min(self.reusable.len)
     }
 
     /// All slots on the reusable list, the longest idle first.
@@ -392,6 +388,7 @@ mod tests {
         let mut slots = Slots::with_capacity(600);
         let lent: Vec<u32> =
             (0..600).map(|_| slots.lend(descriptor(), Holder::Peer).expect("a free slot")).collect();
+        assert!(slots.are_short());
         assert_eq!(slots.reclaim_wanted(), 0, "nothing is idle");
         slots.set_idle(lent[5], Some(Idle::First));
         assert_eq!(slots.reclaim_wanted(), 1);
@@ -403,12 +400,12 @@ mod tests {
             slots.set_idle(slot, Some(Idle::Further));
         }
         assert_eq!(slots.reclaim_wanted(), 32);
-        assert_eq!(slots.longest_idle(), Some(lent[5]));
+        assert_eq!(slots.idle_slots().next(), Some(lent[5]));
         for &slot in &lent[..38] {
             slots.give_back(slot);
         }
         assert_eq!(slots.free(), 38, "more than a sixteenth of 600");
-        assert_eq!(slots.reclaim_wanted(), 0);
+        assert!(!slots.are_short());
     }
 
     proptest! {

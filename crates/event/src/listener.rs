@@ -230,20 +230,12 @@ impl Core {
         self.stats().set(Gauge::Balancing, part::NONE);
         let count = self.state().listeners.len() as u32;
         (0..count).for_each(|listener| self.leave(listener));
-        let idle: Vec<Token> = {
+        let kept: Vec<Token> = {
             let slots = &self.state().slots;
-            slots.idle_slots().map(|slot| slots.token(slot)).collect()
+            let kept = slots.idle_slots().filter(|slot| slots[*slot].idle == Some(Idle::Further));
+            kept.map(|slot| slots.token(slot)).collect()
         };
-        for token in idle {
-            // Those that were asked before this one may have closed it, or changed what it waits for.
-            let waits = {
-                let slots = &self.state().slots;
-                slots.resolve(token).is_some_and(|slot| slots[slot].idle == Some(Idle::Further))
-            };
-            if waits {
-                self.ask(token.index(), Asked::Drain);
-            }
-        }
+        self.ask_idle(kept, Asked::Drain);
     }
 
     /// Takes a listener out of the backend, accepts what is queued and closes this worker's

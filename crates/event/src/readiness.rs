@@ -75,6 +75,23 @@ impl Core {
         handler(self, event);
     }
 
+    /// Asks those of `idle` that are idle still; tells how many. Those that were asked before one may have
+    /// closed it, or changed what it waits for.
+    pub(crate) fn ask_idle(&self, idle: Vec<Token>, asked: Asked) -> u32 {
+        let mut count = 0;
+        for token in idle {
+            let waits = {
+                let slots = &self.state().slots;
+                slots.resolve(token).is_some_and(|slot| slots[slot].idle.is_some())
+            };
+            if waits {
+                self.ask(token.index(), asked);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Acts on one readiness report, or posts what it sets off while the mutex is held.
     pub(crate) fn dispatch(&self, report: Report, posting: bool) {
         match report.token {

@@ -11,6 +11,7 @@ use drover_sys::memory::{SharedWords, WordBlock};
 use drover_sys::named_words;
 
 use crate::connection::Phase;
+use crate::lag::{CUMULATIVE_LAG_WORDS, LAG_WORDS};
 
 named_words! {
     /// What is counted since the worker started.
@@ -83,10 +84,10 @@ named_words! {
         DatagramsSent = "datagrams_sent",
         /// Datagrams given up: a session's queue or the network was full, or no slot was free.
         DatagramsDropped = "datagrams_dropped",
-        /// Milliseconds spent asleep in the backend's wait.
-        AsleepMs = "asleep_ms",
-        /// Milliseconds spent working.
-        WorkingMs = "working_ms",
+        /// Nanoseconds spent asleep in the backend's wait.
+        AsleepNs = "asleep_ns",
+        /// Nanoseconds spent in turns.
+        WorkingNs = "working_ns",
     }
 }
 
@@ -101,8 +102,6 @@ named_words! {
         ReusableConnections = "reusable_connections",
         /// When the turn in progress woke up, in milliseconds of the monotonic clock; 0 while asleep.
         TurnStarted = "turn_started",
-        /// The longest turn so far, in milliseconds.
-        LongestTurnMs = "longest_turn_ms",
         /// Whether this worker takes part in balancing: 0 no, 1 with its gate closed, 2 with its gate open.
         Balancing = "balancing",
         /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
@@ -123,11 +122,14 @@ const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
 pub struct Stats(WordBlock<WORDS>);
 
 /// How many words one worker's block takes.
-const WORDS: usize = PHASES_AT + Phase::COUNT;
+const WORDS: usize = Stats::LAG_AT + LAG_WORDS;
 
 impl Stats {
     /// How many words one worker's block takes.
     pub const WORDS: usize = WORDS;
+
+    /// Where the section begins that [`Lag`](crate::Lag) reads.
+    pub(crate) const LAG_AT: usize = PHASES_AT + Phase::COUNT;
 
     /// The word of `counter` within a block.
     pub const fn counter_word(counter: Counter) -> usize {
@@ -142,6 +144,11 @@ impl Stats {
     /// The word that holds how many connections are in `phase`.
     pub const fn phase_word(phase: Phase) -> usize {
         PHASES_AT + phase as usize
+    }
+
+    /// The words that only grow, and that can be summed over workers.
+    pub fn cumulative_words() -> impl Iterator<Item = usize> {
+        (0..GAUGES_AT).chain(Self::LAG_AT..Self::LAG_AT + CUMULATIVE_LAG_WORDS)
     }
 
     /// The block that starts at word `base` of `words`.
@@ -159,6 +166,11 @@ impl Stats {
     /// What `mmap(2)` reports.
     pub fn private() -> std::io::Result<Self> {
         Ok(Self::new(&Rc::new(SharedWords::anonymous(WORDS)?), 0))
+    }
+
+    /// All words of the block as they are now.
+    pub fn copy(&self) -> Vec<u64> {
+        self.0.iter().map(|word| word.load(Relaxed)).collect()
     }
 
     /// Adds `amount` to a counter.
@@ -197,6 +209,22 @@ impl Stats {
 
     pub(crate) fn leave_phase(&self, phase: Phase) {
         self.change(Self::phase_word(phase), 1u64.wrapping_neg());
+    }
+
+    /// Counts `amount` durations in a word of the lag section.
+    #[inline]
+    pub(crate) fn count_duration(&self, word: usize, amount: u64) {
+        self.change(Self::LAG_AT + word, amount);
+    }
+
+    /// A word of the lag section.
+    pub(crate) fn duration(&self, word: usize) -> u64 {
+        self.0[Self::LAG_AT + word].load(Relaxed)
+    }
+
+    /// Sets a word of the lag section.
+    pub(crate) fn set_duration(&self, word: usize, value: u64) {
+        self.0[Self::LAG_AT + word].store(value, Relaxed);
     }
 
     /// One writer per block makes a load and a store enough: no locked instruction.

@@ -9,6 +9,7 @@ use crate::clock::{Clock, Millis, Source};
 use crate::core::{Core, Settings, Shared};
 use crate::error::Error;
 use crate::event::{EventId, Flags};
+use crate::lag::TurnTimes;
 use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
@@ -20,7 +21,7 @@ pub struct Worker {
     core: Core,
     reports: Vec<Report>,
     alarm: Option<Alarm>,
-    woke_at: Millis,
+    times: TurnTimes,
 }
 
 impl Worker {
@@ -65,8 +66,7 @@ impl Worker {
         let reports = Vec::with_capacity(settings.epoll_events as usize);
         let core = Core::new(settings, shared, Clock::new(clock), backend, notifier);
         core.stats().set(Gauge::FreeSlots, u64::from(core.settings().connections));
-        let woke_at = core.now();
-        Ok(Self { core, reports, alarm, woke_at })
+        Ok(Self { core, reports, alarm, times: TurnTimes::default() })
     }
 
     /// The engine, to which listeners and tasks are added.
@@ -108,12 +108,8 @@ impl Worker {
 
     fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
         let (clock, stats) = (&self.core.inner().clock, self.core.stats());
-        let asleep_from = clock.read();
-        let worked = asleep_from.since(self.woke_at);
-        if worked > 0 {
-            stats.add(Counter::WorkingMs, worked);
-            stats.set(Gauge::LongestTurnMs, worked.max(stats.gauge(Gauge::LongestTurnMs)));
-        }
+        let asleep_from = clock.read_nanos();
+        self.times.turn_ends(stats, asleep_from);
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
@@ -121,16 +117,15 @@ impl Worker {
             let waited = state.backend.process_events(sleep_ms, signals, &mut self.reports);
             waited.map_err(|source| Error::Wait { backend: state.backend.name(), source })
         };
-        let refreshed = self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports));
-        if refreshed {
-            clock.refresh();
+        let woke_at = clock.read_nanos();
+        let now = Millis::from_nanos(woke_at);
+        if self.alarm.as_ref().is_none_or(|alarm| rang(alarm, &self.reports)) {
+            clock.refresh(now);
         }
+        self.times.wakes_up(stats, woke_at, asleep_from, self.reports.len());
         // The cached clock may stand still until the alarm rings; what others see of this worker not.
-        self.woke_at = if refreshed { clock.now() } else { clock.read() };
-        let slept = self.woke_at.since(asleep_from);
-        stats.add(Counter::AsleepMs, slept);
-        stats.set(Gauge::TurnStarted, self.woke_at.as_u64());
-        debug!("timer delta: {slept}");
+        stats.set(Gauge::TurnStarted, now.as_u64());
+        debug!("timer delta: {}", woke_at.saturating_sub(asleep_from) / 1_000_000);
         waited
     }
 

@@ -43,6 +43,18 @@ pub fn stop_steering(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0_i32)
 }
 
+/// Steers new connections away from a listening socket to whichever other socket of the port they fit, by binding
+/// it to an interface that no packet comes from (`SO_BINDTOIFINDEX`). Handshakes under way end, since they were
+/// begun without an interface, and what is queued stays. There is no way back without `CAP_NET_RAW`.
+///
+/// # Errors
+/// `EPERM` when the socket was bound to an interface before; otherwise what `setsockopt(2)` reports.
+pub fn steer_away(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // Taken as it is: sock_bindtoindex_locked() in the kernel's net/core/sock.c asks for no interface by it.
+    let nowhere = libc::c_int::MAX;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &nowhere)
+}
+
 /// `return hash % sockets`, in classic BPF: see "BPF extensions" in the kernel's filter.rst.
 fn steering_program(sockets: u32) -> [libc::sock_filter; 3] {
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
@@ -119,6 +131,20 @@ mod tests {
         assert!(at_second > 0, "the kernel spreads again");
         assert_eq!(at_first + at_second, 1 + steered.len() + spread.len());
         drop(early);
+    }
+
+    /// The narrower address is preferred until it is steered away from; then the wider one has what comes.
+    #[test]
+    fn a_wider_address_gets_what_is_steered_away_from_a_narrower_one() {
+        let narrow = open(SockaddrIn::new(127, 0, 0, 1, 0), true);
+        let address: SockaddrIn = getsockname(narrow.as_raw_fd()).expect("address");
+        let wide = open(SockaddrIn::new(0, 0, 0, 0, address.port()), true);
+        let place: SocketAddr = std::net::SocketAddrV4::from(address).into();
+        let early: Vec<_> = (0..7).map(|_| TcpStream::connect(place).expect("connect")).collect();
+        steer_away(narrow.as_fd()).expect("an ordinary user may do it once");
+        let late: Vec<_> = (0..5).map(|_| TcpStream::connect(place).expect("connect")).collect();
+        assert_eq!(queued(narrow).0, early.len(), "what was queued stays");
+        assert_eq!(queued(wide).0, late.len());
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use drover_event::{Counter, Gauge, Phase};
+use drover_event::{Counter, Durations, Gauge, Phase};
 use serde_json::{Map, Value, json};
 
 use super::control::scoreboard_path;
@@ -170,7 +171,7 @@ fn json(snapshot: &Snapshot, now: Now) -> Value {
             })),
             "worker_exits": { "asked": asked, "clean": clean, "failed": failed, "killed": killed },
         },
-        "workers": snapshot.workers.iter().filter(|worker| !waiting(worker)).map(worker_json).collect::<Vec<_>>(),
+        "workers": snapshot.workers.iter().filter(|worker| !waiting(worker)).map(|worker| worker_json(worker, now)).collect::<Vec<_>>(),
         "waiting": snapshot.workers.iter().filter(|worker| waiting(worker)).map(|worker| worker.number).collect::<Vec<_>>(),
         "totals": totals,
         "accept_skew": accept_skew(snapshot),
@@ -178,7 +179,22 @@ fn json(snapshot: &Snapshot, now: Now) -> Value {
     })
 }
 
-fn worker_json(worker: &WorkerView) -> Value {
+/// Lag and turns of a worker over some windows, in microseconds.
+fn lag_json(worker: &WorkerView, now: Now) -> Value {
+    let windows = [("last_1s", 1), ("last_10s", 10), ("last_60s", 60)].map(|(name, seconds)| {
+        let (turns, lags) = worker.lag().last(Duration::from_secs(seconds), now.monotonic_ms * 1_000_000);
+        let json = |durations: &Durations| {
+            json!({
+                "p99_us": durations.p99().as_micros() as u64,
+                "max_us": durations.longest.as_micros() as u64,
+            })
+        };
+        (name.to_owned(), json!({ "lag": json(&lags), "turn": json(&turns) }))
+    });
+    Value::Object(windows.into_iter().collect())
+}
+
+fn worker_json(worker: &WorkerView, now: Now) -> Value {
     let counters = Counter::ALL.iter().map(|&counter| (counter.name(), worker.counter(counter)));
     let gauges = Gauge::ALL.iter().map(|&gauge| (gauge.name(), worker.gauge(gauge)));
     let phases: Map<String, Value> =
@@ -194,6 +210,7 @@ fn worker_json(worker: &WorkerView) -> Value {
         ("slots", json!(worker.slots)),
         ("connections", json!(worker.gauge(Gauge::OpenConnections))),
         ("phases", Value::Object(phases)),
+        ("lag", lag_json(worker, now)),
     ];
     object.extend(identity.map(|(name, value)| (name.to_owned(), value)));
     Value::Object(object)

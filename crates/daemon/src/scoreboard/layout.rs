@@ -6,7 +6,7 @@ use drover_event::{Counter, Gauge, Phase, Stats};
 pub(super) const FILE_NAME: &str = "scoreboard";
 const MAGIC: u64 = u64::from_be_bytes(*b"drover\0s");
 /// Raised with every change of layout; readers of another version refuse.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Words of a cache line.
 const LINE: usize = 8;
 
@@ -15,7 +15,7 @@ pub(super) const SHAPE: [u64; LINE] = [
     MAGIC,
     VERSION,
     BLOCKS as u64,
-    BLOCK_WORDS as u64,
+    STATS_WORDS as u64,
     Counter::ALL.len() as u64,
     Gauge::ALL.len() as u64,
     Phase::COUNT as u64,
@@ -25,15 +25,27 @@ pub(super) const SHAPE: [u64; LINE] = [
 pub(super) const MUTEX_AT: usize = LINE;
 pub(super) const MASTER_AT: usize = 2 * LINE;
 pub(super) const TOTALS_AT: usize = MASTER_AT + MASTER_WORDS;
-pub(super) const BLOCKS_AT: usize = TOTALS_AT + BLOCK_WORDS;
+pub(super) const IDENTITIES_AT: usize = TOTALS_AT + STATS_WORDS;
+const BLOCKS_AT: usize = IDENTITIES_AT + BLOCKS * IDENTITY_WORDS;
+pub(super) const WORDS: usize = BLOCKS_AT + BLOCKS * STATS_WORDS;
 
 /// Worker processes at one time, over all generations. A thousand workers and those of the generation
 /// before, which may still drain.
 pub(super) const BLOCKS: usize = 2048;
-/// Words of the identity in front of a worker's counters.
+/// Words of the identity of whoever has a block.
 pub(super) const IDENTITY_WORDS: usize = LINE;
-pub(super) const BLOCK_WORDS: usize = (IDENTITY_WORDS + Stats::WORDS).next_multiple_of(LINE);
-pub(super) const WORDS: usize = BLOCKS_AT + BLOCKS * BLOCK_WORDS;
+/// Words of a block: what a worker counts.
+pub(super) const STATS_WORDS: usize = Stats::WORDS.next_multiple_of(LINE);
+
+/// Where the identity of whoever has block `index` is.
+pub(super) const fn identity_at(index: usize) -> usize {
+    IDENTITIES_AT + index * IDENTITY_WORDS
+}
+
+/// Where block `index` is.
+pub(super) const fn block_at(index: usize) -> usize {
+    BLOCKS_AT + index * STATS_WORDS
+}
 
 /// Bytes of the verdict's message that are kept.
 pub(super) const MESSAGE_BYTES: usize = 8192;

@@ -1,18 +1,19 @@
 //! The scoreboard: what master and workers publish, in one shared file of 64-bit words.
 //!
 //! ```text
-//! header   magic, version, shape                      8 words
-//! mutex    the accept mutex, on a line of its own     8 words
-//! master   pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
-//! totals   counters of workers that have ended        [`BLOCK_WORDS`]
-//! blocks   one per worker, while it lives              [`BLOCKS`] times [`BLOCK_WORDS`]
+//! header      magic, version, shape                      8 words
+//! mutex       the accept mutex, on a line of its own     8 words
+//! master      pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
+//! totals      counts of workers that have ended          [`STATS_WORDS`]
+//! identities  whose each block is                        [`BLOCKS`] times [`IDENTITY_WORDS`]
+//! blocks      what each worker counts, while it lives    [`BLOCKS`] times [`STATS_WORDS`]
 //! ```
 //!
 //! Every word has one writer: the process whose block it is, and the master for blocks that nobody has.
 //! Anyone who may open the file reads it, also while every process hangs. When a worker ends, the master
 //! folds its counters into the totals and frees the block, between two bumps of a word that tells readers
 //! to look again: sums never fall and nothing is counted twice. The file is sparse; blocks that were never
-//! used take no memory.
+//! used take no memory, which is why identities stand apart from them: those are read to find the blocks in use.
 //!
 //! The master locks the file ([`crate::lock`]), which also keeps a second daemon out of its directory.
 
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use drover_event::{AcceptMutex, Counter, Gauge, Phase, Stats};
+use drover_event::{AcceptMutex, Gauge, Phase, Stats};
 use drover_sys::memory::SharedWords;
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -34,8 +35,8 @@ use crate::clock::unix_ms;
 use crate::lock::{self, LockError};
 use crate::text::counted;
 use layout::{
-    BLOCK_WORDS, BLOCKS, BLOCKS_AT, FILE_NAME, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, MUTEX_AT,
-    Master, SHAPE, TOTALS_AT, WORDS,
+    BLOCKS, FILE_NAME, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, MUTEX_AT, Master, SHAPE,
+    STATS_WORDS, TOTALS_AT, WORDS, block_at, identity_at,
 };
 
 pub(crate) use layout::{MasterState, WorkerState};
@@ -95,6 +96,9 @@ impl Scoreboard {
     /// When a living daemon holds it, or the system refuses.
     pub(crate) fn create(runtime_dir: &Path) -> Result<Self, ScoreboardError> {
         let path = path_in(runtime_dir);
+        if let Some(pid) = lock::removed(&path).and_then(|open| lock::holder(&open)) {
+            return Err(LockError::held(&path, pid).into());
+        }
         let map_error = |source| ScoreboardError::Map { path: path.clone(), source };
         let file = loop {
             let file = lock::acquire(&path)?;
@@ -123,8 +127,7 @@ impl Scoreboard {
     /// the master until the worker is there.
     pub(crate) fn lend(&self, generation: u64, number: u32, slots: u32) -> Option<Block> {
         let free = |index: &usize| !self.lent(*index);
-        let base = BLOCKS_AT + (0..BLOCKS).find(free)? * BLOCK_WORDS;
-        let block = Block { words: Rc::clone(&self.words), base };
+        let block = Block { words: Rc::clone(&self.words), index: (0..BLOCKS).find(free)? };
         self.keep(&block, generation, number, slots);
         Some(block)
     }
@@ -141,20 +144,21 @@ impl Scoreboard {
     }
 
     fn lent(&self, index: usize) -> bool {
-        self.words[BLOCKS_AT + index * BLOCK_WORDS + Identity::Pid as usize].load(Relaxed) != 0
+        self.words[identity_at(index) + Identity::Pid as usize].load(Relaxed) != 0
     }
 
-    /// Takes back the block of a worker that has ended: its counters go into the totals.
+    /// Takes back the block of a worker that has ended: its counts go into the totals.
     pub(crate) fn fold(&self, block: &Block) {
+        let base = block_at(block.index);
         self.bump(Master::FoldSequence);
-        for word in IDENTITY_WORDS..IDENTITY_WORDS + Counter::ALL.len() {
-            let ended = self.words[block.base + word].load(Relaxed);
+        for word in Stats::cumulative_words() {
+            let ended = self.words[base + word].load(Relaxed);
             let total = &self.words[TOTALS_AT + word];
             total.store(total.load(Relaxed).wrapping_add(ended), Relaxed);
         }
-        for word in 0..BLOCK_WORDS {
-            self.words[block.base + word].store(0, Relaxed);
-        }
+        let identity = identity_at(block.index);
+        let (identity, counts) = (identity..identity + IDENTITY_WORDS, base..base + STATS_WORDS);
+        identity.chain(counts).for_each(|word| self.words[word].store(0, Relaxed));
         self.bump(Master::FoldSequence);
     }
 
@@ -241,7 +245,7 @@ fn running_phase(stats: &Stats) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     words: Rc<SharedWords>,
-    base: usize,
+    index: usize,
 }
 
 impl Block {
@@ -264,7 +268,7 @@ impl Block {
 
     /// Where the engine counts.
     pub(crate) fn stats(&self) -> Stats {
-        Stats::new(&self.words, self.base + IDENTITY_WORDS)
+        Stats::new(&self.words, block_at(self.index))
     }
 
     /// What the worker is doing by its own account, for reports: "serving, handling connection 7 (sending), with 3
@@ -287,11 +291,11 @@ impl Block {
     }
 
     fn set(&self, word: Identity, value: u64) {
-        self.words[self.base + word as usize].store(value, Release);
+        self.words[identity_at(self.index) + word as usize].store(value, Release);
     }
 
     fn get(&self, word: Identity) -> u64 {
-        self.words[self.base + word as usize].load(Relaxed)
+        self.words[identity_at(self.index) + word as usize].load(Relaxed)
     }
 }
 

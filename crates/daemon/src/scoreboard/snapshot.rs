@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::Duration;
 
-use drover_event::{Counter, Gauge, Phase, Stats};
+use drover_event::{Counter, Gauge, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 use thiserror::Error;
 
 use super::layout::{
-    BLOCK_WORDS, BLOCKS, BLOCKS_AT, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState,
-    SHAPE, TOTALS_AT, WORDS, WorkerState,
+    BLOCKS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState, SHAPE, TOTALS_AT, WORDS, WorkerState,
+    block_at, identity_at,
 };
 use crate::lock;
 
@@ -101,6 +101,11 @@ impl WorkerView {
     /// A gauge.
     pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
         self.words[Stats::gauge_word(gauge)]
+    }
+
+    /// How long what is ready waits for it, and how long its turns take.
+    pub(crate) fn lag(&self) -> Lag<'_> {
+        Lag::of_block(&self.words)
     }
 
     /// How many connections are in a phase.
@@ -201,7 +206,7 @@ impl Watch {
         let (workers, ended) = self.settled(Master::FoldSequence, || {
             let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
             workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
-            (workers, self.block_words(TOTALS_AT))
+            (workers, self.stats_words(TOTALS_AT))
         });
         let master = MasterView {
             pid: master,
@@ -246,8 +251,7 @@ impl Watch {
     }
 
     fn worker(&self, index: usize) -> Option<WorkerView> {
-        let base = BLOCKS_AT + index * BLOCK_WORDS;
-        let identity = |word: Identity| self.word(base + word as usize);
+        let identity = |word: Identity| self.word(identity_at(index) + word as usize);
         let pid = i32::try_from(identity(Identity::Pid)).ok().filter(|pid| *pid > 0)?;
         Some(WorkerView {
             pid: Pid::from_raw(pid),
@@ -256,12 +260,12 @@ impl Watch {
             state: WorkerState::from_word(identity(Identity::State)).unwrap_or(WorkerState::Starting),
             started_ms: identity(Identity::StartedMs),
             slots: identity(Identity::Slots),
-            words: self.block_words(base),
+            words: self.stats_words(block_at(index)),
         })
     }
 
-    fn block_words(&self, base: usize) -> Vec<u64> {
-        (0..Stats::WORDS).map(|word| self.word(base + IDENTITY_WORDS + word)).collect()
+    fn stats_words(&self, base: usize) -> Vec<u64> {
+        (0..Stats::WORDS).map(|word| self.word(base + word)).collect()
     }
 
     fn master_word(&self, word: Master) -> u64 {

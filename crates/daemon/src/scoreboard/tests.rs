@@ -1,6 +1,8 @@
 //! A process never conflicts with its own locks, so readers here go past the question of who holds the
 //! file; `tests/` asks it with real processes.
 
+use drover_event::Counter;
+
 use super::*;
 
 fn board(name: &str) -> (Scoreboard, Watch, PathBuf) {

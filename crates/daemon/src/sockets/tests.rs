@@ -40,7 +40,7 @@ fn connect(address: &Address, count: usize) -> Vec<TcpStream> {
 /// Accepts what is queued on each socket of `address`: counts, the surplus last.
 fn queues(sockets: &Sockets, address: &Address) -> Vec<usize> {
     let group = &sockets.0[address];
-    let all = group.sockets.iter().chain(&group.surplus);
+    let all = group.sockets.iter().chain(&group.surplus).chain(&group.taken_over);
     all.map(|socket| {
         let listener = TcpListener::from(socket.try_clone().expect("clone"));
         std::iter::from_fn(|| listener.accept().ok()).count()
@@ -116,10 +116,60 @@ fn a_wider_address_on_the_same_port_can_take_over() {
     let held = start(&narrow, 1);
     let wide = tcp(SocketAddr::from(([0, 0, 0, 0], place(&narrow).port())));
     let mut prepared = Sockets::prepare(&held, &wanted(&wide, 1)).expect("both at once");
-    prepared.commit();
+    let _early = connect(&narrow, 3);
+    assert!(prepared.commit(), "what is queued on the narrow one is surplus");
+    held.leave(&prepared);
     drop(held);
-    let _connections = connect(&narrow, 5);
-    assert_eq!(queues(&prepared, &wide), [5]);
+    let _late = connect(&narrow, 5);
+    assert_eq!(prepared.for_worker(0, 2)[0].surplus.len(), 1);
+    assert_eq!(queues(&prepared, &wide), [5, 3]);
+    prepared.release();
+    let _after = connect(&narrow, 4);
+    assert_eq!(queues(&prepared, &wide), [4]);
+}
+
+#[test]
+fn a_narrower_address_on_the_same_port_has_its_connections_at_once() {
+    let narrow = free_address();
+    let wide = tcp(SocketAddr::from(([0, 0, 0, 0], place(&narrow).port())));
+    let held = start(&wide, 1);
+    let _early = connect(&narrow, 3);
+    let mut prepared = Sockets::prepare(&held, &wanted(&narrow, 1)).expect("both at once");
+    assert!(!prepared.commit());
+    let _late = connect(&narrow, 5);
+    assert_eq!((queues(&held, &wide), queues(&prepared, &narrow)), (vec![3], vec![5]));
+}
+
+#[test]
+fn an_address_takes_over_what_it_includes() {
+    let at = |text: &str| tcp(text.parse().expect("an address"));
+    let dual = |text: &str| Address { ipv6_only: false, ..at(text) };
+    let (any, any6) = (at("0.0.0.0:80"), at("[::]:80"));
+    assert!(any.takes_over(&at("127.0.0.1:80")) && any6.takes_over(&at("[::1]:80")));
+    assert!(!any.takes_over(&at("127.0.0.1:81")) && !any.takes_over(&at("[::1]:80")));
+    assert!(!any6.takes_over(&at("127.0.0.1:80")) && dual("[::]:80").takes_over(&at("127.0.0.1:80")));
+    assert!(dual("[::]:80").takes_over(&any6), "one that was for IPv6 alone");
+    assert!(!at("127.0.0.1:80").takes_over(&any), "the kernel prefers it at once");
+    let unix = Address { place: ListenAddress::Unix("/x".into()), ipv6_only: true };
+    assert!(!unix.takes_over(&any) && !any.takes_over(&unix));
+}
+
+#[test]
+fn an_address_that_goes_refuses_clients_while_its_queue_is_accepted() {
+    let (stays, goes) = (free_address(), free_address());
+    let mut both = wanted(&stays, 1);
+    both.extend(wanted(&goes, 3));
+    let mut held = Sockets::prepare(&Sockets::default(), &both).expect("prepared");
+    held.commit();
+    let _queued = connect(&goes, 9);
+    let mut one = reload(&held, &stays, 1);
+    one.commit();
+    held.leave(&one);
+    let refused = TcpStream::connect(place(&goes)).expect_err("nobody takes it");
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(queues(&held, &goes).iter().sum::<usize>(), 9);
+    let _served = connect(&stays, 2);
+    assert_eq!(queues(&one, &stays), [2]);
 }
 
 #[test]

@@ -47,6 +47,11 @@ impl Table {
         }
         println!();
     }
+
+    /// Prints what the rows above do not tell by themselves.
+    pub(crate) fn remark(&self, text: &str) {
+        println!("    {text}");
+    }
 }
 
 /// Nanoseconds per operation of `run`, which does `operations` of them.

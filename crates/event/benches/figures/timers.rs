@@ -234,6 +234,10 @@ pub(crate) fn run(table: &mut Table) {
             measure(table, live, Load { random, rate: f64::from(live) / 30_000.0 });
         }
     }
+    table.remark(
+        "a heap's arm is a push and its cancel a mark: the work comes when the entry is due, see \"steady\"",
+    );
+    table.remark("a wheel's arm finds a slot, not an order: the work comes when timers go down a level");
 }
 
 fn measure(table: &mut Table, live: u32, load: Load) {

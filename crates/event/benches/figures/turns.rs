@@ -74,4 +74,7 @@ pub(crate) fn run(table: &mut Table) {
         }
         table.row(&format!("a turn, 10 connections active, {open} open"), "ns", &columns);
     }
+    if u64::from(most) < WANTED {
+        table.remark(&format!("{WANTED} were wanted; the hard limit of descriptors here is {hard}"));
+    }
 }

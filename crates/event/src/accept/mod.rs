@@ -3,8 +3,9 @@
 //! One connection is taken per wake-up, or with `multi_accept` as many as there are up to a bound.
 //! What each strategy adds stands in a file of its own: `exclusive` (re-adding), `mutex` (the lock),
 //! `balanced` (leaving connections to others), `gate` (whether listeners are in the backend this
-//! turn), `reuseport` (sockets that a reload makes surplus). Running out of descriptors or memory
-//! takes all listeners out for a while: never a spin.
+//! turn), `reuseport` (sockets that a reload makes surplus). Running out of descriptors closes kept
+//! connections that are idle; with none of those, and without memory, all listeners are taken out for a
+//! while: never a spin.
 
 pub mod balanced;
 pub(crate) mod exclusive;
@@ -25,7 +26,7 @@ use nix::errno::Errno;
 use tracing::{debug, error, warn};
 
 use crate::backend::Mode;
-use crate::connection::{Asked, Holder, PeerAddress, Phase};
+use crate::connection::{Asked, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
 use crate::event::{Direction, EventId, Flags};
@@ -34,6 +35,7 @@ use crate::posted::QueueName;
 use crate::readiness;
 use crate::stats::{Counter, Gauge};
 use crate::stream::Stream;
+use crate::token::Token;
 
 /// The most connections that one accept event takes before others have their turn.
 const MULTI_ACCEPT_MOST: u32 = 64;
@@ -136,6 +138,9 @@ fn failed(core: &Core, number: u32, error: &io::Error) -> Outcome {
         _ => Counter::AcceptErrors,
     };
     core.stats().add(counter, 1);
+    if counter == Counter::AcceptNoDescriptors && close_idle(core, Short::Descriptors) > 0 {
+        return Outcome::Failed;
+    }
     let state = &mut *core.state();
     let address = state.listeners[number as usize].as_ref().map(|listener| listener.options.address.clone());
     let address = address.unwrap_or_default();
@@ -234,31 +239,56 @@ fn start(core: &Core, slot: u32, connection: u64, verbose: bool, service: &dyn S
 
 /// Closes some of the longest idle connections where slots are short; tells how many were asked to.
 pub(crate) fn reclaim(core: &Core) -> u32 {
+    let short = core.state().slots.are_short();
+    if short { close_idle(core, Short::Slots) } else { 0 }
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Short {
+    Slots,
+    /// Those that wait for a first request are spared: other workers may have descriptors for them.
+    Descriptors,
+}
+
+/// Asks some of the longest idle connections to close; tells how many.
+fn close_idle(core: &Core, short: Short) -> u32 {
     let mut state = core.state();
     let wanted = state.slots.reclaim_wanted();
     // One that is asked to close may itself need a slot for that; it finds what others leave it.
     if wanted == 0 || std::mem::replace(&mut state.reclaiming, true) {
         return 0;
     }
-    let now = core.now();
-    if state.shortage_logged.is_none_or(|logged| now.since(logged) >= SHORTAGE_LOG_MS) {
-        state.shortage_logged = Some(now);
-        warn!(
-            "slots are short: {} of {} free, closing {wanted} of {} idle connections",
-            state.slots.free(),
-            state.slots.capacity(),
-            state.slots.reusable()
-        );
-    }
+    let slots = &state.slots;
+    let suits = |slot: &u32| short == Short::Slots || slots[*slot].idle == Some(Idle::Further);
+    let chosen = slots.idle_slots().filter(suits).take(wanted as usize);
+    let chosen: Vec<Token> = chosen.map(|slot| slots.token(slot)).collect();
     drop(state);
-    let mut asked = 0;
-    while asked < wanted {
-        let longest_idle = core.state().slots.longest_idle();
-        let Some(slot) = longest_idle else { break };
-        core.stats().add(Counter::Reclaimed, 1);
-        core.ask(slot, Asked::Reclaim);
-        asked += 1;
+    if !chosen.is_empty() {
+        log_shortage(core, short, chosen.len());
     }
+    let asked = core.ask_idle(chosen, Asked::Reclaim);
+    core.stats().add(Counter::Reclaimed, u64::from(asked));
     core.state().reclaiming = false;
     asked
+}
+
+fn log_shortage(core: &Core, short: Short, closing: usize) {
+    let (now, state) = (core.now(), &mut *core.state());
+    if state.shortage_logged.is_some_and(|logged| now.since(logged) < SHORTAGE_LOG_MS) {
+        return;
+    }
+    state.shortage_logged = Some(now);
+    let slots = &state.slots;
+    let (free, capacity, reusable) = (slots.free(), slots.capacity(), slots.reusable());
+    match short {
+        Short::Slots => {
+            warn!(
+                "slots are short: {free} of {capacity} free, closing {closing} of {reusable} idle connections"
+            );
+        }
+        Short::Descriptors => {
+            warn!("descriptors are short: closing {closing} of {reusable} idle connections");
+        }
+    }
 }

@@ -130,6 +130,11 @@ impl Script {
         self.inner.borrow_mut().advance_ms += milliseconds;
     }
 
+    /// The clock moves on by this much now, as while a handler runs that takes its time.
+    pub fn pass(&self, milliseconds: u64) {
+        self.now.set(self.now.get() + milliseconds);
+    }
+
     /// The next action that watches something fails with `error`.
     pub fn fail_next_add(&self, error: io::Error) {
         self.inner.borrow_mut().failure = Some(error);
