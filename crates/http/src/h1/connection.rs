@@ -45,39 +45,41 @@ enum Pass {
 }
 
 /// Serves a connection until it closes.
-pub(crate) async fn serve(mut on: Conversation) {
-    on.stream.set_read_timeout(on.worker.plan.timeouts.header);
-    on.head_is_timed = true;
-    loop {
-        let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
-        match on.stream.idle(terms).await {
-            Ok(()) => {}
-            Err(StreamError::Asked(Asked::Drain)) => {
-                // The next request may be on its way: closing now would answer it with a reset. Who sends
-                // one soon gets an answer that says the connection closes.
-                on.draining = true;
-                on.stream.set_read_timeout(DRAIN_GRACE);
-                if on.stream.readable().await.is_err() {
-                    return;
+#[expect(clippy::manual_async_fn, reason = "the future of an `async fn` has room for its argument twice")]
+pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
+    async move {
+        on.stream.set_read_timeout(on.worker.plan.timeouts.header);
+        on.head_is_timed = true;
+        loop {
+            let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
+            match on.stream.idle(terms).await {
+                Ok(()) => {}
+                Err(StreamError::Asked(Asked::Drain)) => {
+                    // The next request may be on its way: closing now would answer it with a reset. Who sends
+                    // one soon gets an answer that says the connection closes.
+                    on.draining = true;
+                    on.stream.set_read_timeout(DRAIN_GRACE);
+                    if on.stream.readable().await.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+            match on.pass() {
+                Pass::Idle => {}
+                Pass::Closed => return,
+                Pass::AtLength(work, step) => {
+                    let rest = Rc::clone(&on.worker).at_length.start((on, work, step));
+                    let stays;
+                    (on, stays) = rest.await;
+                    if !stays {
+                        return;
+                    }
                 }
             }
-            Err(_) => return,
-        }
-        match on.pass() {
-            Pass::Idle => {}
-            Pass::Closed => return,
-            Pass::AtLength(work, step) => {
-                let worker = Rc::clone(&on.worker);
-                let rest = worker.at_length.start((on, work, step));
-                let stays;
-                (on, stays) = rest.await;
-                if !stays {
-                    return;
-                }
+            if on.draining {
+                return;
             }
-        }
-        if on.draining {
-            return;
         }
     }
 }
