@@ -117,6 +117,16 @@ fn write_fields(text: &mut String, path: &mut Vec<String>, fields: &Fields, sche
         let key = key_of(name);
         path.push(key_text(name));
         match value {
+            // A section for each of the free names, all with the same keys.
+            Output::Section(named) if !named.is_empty() && key.is_some_and(is_map_of_tables) => {
+                for (name, value) in named {
+                    let Output::Section(fields) = value else { continue };
+                    path.push(key_text(name));
+                    let header = format!("[{}]", path.join("."));
+                    write_section(text, path, &header, fields, key, key.and_then(|key| key.shape.table()));
+                    path.pop();
+                }
+            }
             Output::Section(fields) => {
                 let header = format!("[{}]", path.join("."));
                 write_section(text, path, &header, fields, key, key.and_then(|key| key.shape.table()));
@@ -131,6 +141,10 @@ fn write_fields(text: &mut String, path: &mut Vec<String>, fields: &Fields, sche
         }
         path.pop();
     }
+}
+
+fn is_map_of_tables(key: &Key) -> bool {
+    matches!(&key.shape, Shape::Map(inner) if inner.table().is_some_and(|table| !table.inline))
 }
 
 fn write_section(
@@ -154,37 +168,22 @@ fn write_section(
     {
         text.push_str(&format!("# {example}\n"));
     }
-    match key.map(|key| &key.shape) {
-        Some(Shape::Map(shape)) => write_named(text, path, fields, shape.table()),
-        _ => write_fields(text, path, fields, schema),
-    }
-}
-
-/// The values of a table whose keys are free: where they are tables, all have one schema.
-fn write_named(text: &mut String, path: &mut Vec<String>, fields: &Fields, schema: Option<&TableSchema>) {
-    let is_line = |(_, value): &&(String, Output)| matches!(value, Output::Inline(_));
-    let lines: Fields = fields.iter().filter(is_line).cloned().collect();
-    write_fields(text, path, &lines, None);
-    for (name, value) in fields {
-        let Output::Section(inner) = value else { continue };
-        path.push(key_text(name));
-        let header = format!("[{}]", path.join("."));
-        write_section(text, path, &header, inner, None, schema);
-        path.pop();
-    }
+    write_fields(text, path, fields, schema);
 }
 
 /// The key's line of documentation and, where a table stands on the key's line, those of its keys.
 fn write_comment(text: &mut String, key: &Key) {
     text.push_str(&format!("\n# {}\n", key.doc));
-    write_inner_comments(text, "", key);
+    let Some(table) = key.shape.table() else { return };
+    write_inner_comments(text, "#   ", table);
 }
 
-fn write_inner_comments(text: &mut String, prefix: &str, key: &Key) {
-    let Some(table) = key.shape.table() else { return };
+fn write_inner_comments(text: &mut String, indent: &str, table: &TableSchema) {
     for key in &table.keys {
-        text.push_str(&format!("#   {prefix}{}: {}\n", key.name, key.doc));
-        write_inner_comments(text, &format!("{prefix}{}.", key.name), key);
+        text.push_str(&format!("{indent}{}: {}\n", key.name, key.doc));
+        if let Some(inner) = key.shape.table() {
+            write_inner_comments(text, &format!("{indent}  "), inner);
+        }
     }
 }
 

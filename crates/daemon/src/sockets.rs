@@ -9,7 +9,10 @@
 //! `prepare` back.
 //!
 //! Where another address takes over the connections of one that is gone (0.0.0.0 those of 127.0.0.1, on the
-//! same port), the sockets of the one that is gone are part of the surplus of the other.
+//! same port), the sockets of the one that is gone are part of the surplus of the other. `sockets/hand_over.rs`
+//! has what is different while another master uses the sockets too.
+
+mod hand_over;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,6 +31,8 @@ use tracing::{debug, warn};
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
 use crate::unix_socket;
+
+pub(crate) use hand_over::HandOverError;
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
 const DEFER_SECONDS: i32 = 5;
@@ -136,7 +141,8 @@ impl Sockets {
         held: &Sockets,
         wanted: &BTreeMap<Address, Wanted>,
     ) -> Result<Sockets, ListenError> {
-        let counts = held.0.iter().map(|(address, group)| (address.clone(), group.sockets.len())).collect();
+        let counts =
+            held.0.iter().map(|(address, group)| (address.clone(), group.members().count())).collect();
         let targets = wanted.iter().map(|(address, wanted)| (address.clone(), wanted.sockets)).collect();
         let mut prepared = Sockets::default();
         let steps = plan(&counts, &targets);
@@ -153,17 +159,18 @@ impl Sockets {
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
             let sockets = taken_over.filter_map(|gone| Some(&held.0.get(gone)?.sockets));
-            group.taken_over = sockets.flatten().map(Rc::clone).collect();
+            let waiting = held.0.get(address).into_iter().flat_map(|group| &group.taken_over);
+            group.taken_over = sockets.flatten().chain(waiting).map(Rc::clone).collect();
             prepared.0.insert(address.clone(), group);
         }
         Ok(prepared)
     }
 
-    /// Makes these the sockets in use: options are set, new sockets take part, connections are steered
-    /// away from the surplus. Whether there is a surplus, which has to be released later.
+    /// Makes these the sockets in use: options are set, new sockets take part. Whether there is a surplus,
+    /// which has to be [steered away from](Sockets::steer_away) and released.
     pub(crate) fn commit(&mut self) -> bool {
         for (address, group) in &mut self.0 {
-            if let Err(error) = group.commit() {
+            if let Err(error) = group.commit(address) {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
         }
@@ -174,12 +181,25 @@ impl Sockets {
     /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
     /// than into a queue that is about to be closed.
     pub(crate) fn leave(&self, after: &Sockets) {
-        let gone = self.0.iter().filter(|(address, _)| !after.0.contains_key(*address));
-        for (address, group) in gone.filter(|(address, _)| address.port().is_some()) {
+        self.leave_where(|address| !after.0.contains_key(address));
+    }
+
+    fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
+        let gone = self.0.iter().filter(|(address, _)| address.port().is_some() && gone(address));
+        for (address, group) in gone {
             for socket in &group.sockets {
                 if let Err(error) = listen::steer_away(socket.as_fd()) {
                     warn!("cannot steer connections away from {address}: {error}");
                 }
+            }
+        }
+    }
+
+    /// Steers connections away from the surplus.
+    pub(crate) fn steer_away(&self) {
+        for (address, group) in self.0.iter().filter(|(_, group)| !group.surplus.is_empty()) {
+            if let Err(error) = steer_to(group, group.sockets.len()) {
+                warn!("cannot steer connections away from the surplus sockets of {address}: {error}");
             }
         }
     }
@@ -236,16 +256,13 @@ impl Sockets {
 }
 
 impl Group {
-    fn commit(&mut self) -> io::Result<()> {
+    fn commit(&mut self, address: &Address) -> io::Result<()> {
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.growing_from.take().is_some() {
             listen::stop_steering(first.as_fd())?;
         }
-        if !self.surplus.is_empty() {
-            listen::steer(first.as_fd(), self.sockets.len() as u32)?;
-        }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted, self.path.is_some())?;
+            set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
         }
         Ok(())
     }
@@ -254,7 +271,7 @@ impl Group {
 fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) -> io::Result<Group> {
     let old = held.0.get(address);
     let mut group = Group {
-        sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
+        sockets: old.map_or_else(Vec::new, |group| group.members().map(Rc::clone).collect()),
         surplus: Vec::new(),
         taken_over: Vec::new(),
         wanted,

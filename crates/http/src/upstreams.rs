@@ -8,6 +8,7 @@ use drover_service::TemplateError;
 use drover_upstream::Plan;
 use drover_upstream::config::{Server, Upstream};
 
+use crate::own::OwnVariables;
 use crate::plan::PlanError;
 use crate::variables::Template;
 
@@ -23,30 +24,35 @@ impl Upstreams {
     pub(crate) fn new(
         config: &BTreeMap<String, Located<Upstream>>,
         workers: u32,
+        own: &OwnVariables,
     ) -> Result<Upstreams, PlanError> {
         let mut upstreams = Upstreams { workers, plans: Vec::new(), keys: Vec::new() };
         for (name, upstream) in config {
-            upstreams.add(name, upstream)?;
+            upstreams.add(name, upstream, own)?;
         }
         Ok(upstreams)
     }
 
     /// The number of the upstream of this name or address, and the key by which it chooses.
-    pub(crate) fn find(&mut self, server: &str) -> Result<(usize, Option<Rc<Template>>), PlanError> {
+    pub(crate) fn find(
+        &mut self,
+        server: &str,
+        own: &OwnVariables,
+    ) -> Result<(usize, Option<Rc<Template>>), PlanError> {
         let number = match self.plans.iter().position(|plan| plan.name() == server) {
             Some(number) => number,
             None => {
                 let address =
                     address(server).ok_or_else(|| PlanError::UnknownUpstream { name: server.to_owned() })?;
-                self.add(server, &Upstream::new(vec![Server::new(address)]))?
+                self.add(server, &Upstream::new(vec![Server::new(address)]), own)?
             }
         };
         Ok((number, self.keys[number].clone()))
     }
 
-    fn add(&mut self, name: &str, upstream: &Upstream) -> Result<usize, PlanError> {
+    fn add(&mut self, name: &str, upstream: &Upstream, own: &OwnVariables) -> Result<usize, PlanError> {
         let wrong = |source: TemplateError| PlanError::Hash { name: name.to_owned(), source };
-        let key = upstream.hash.as_ref().map(|text| Template::parse(text)).transpose().map_err(wrong)?;
+        let key = upstream.hash.as_ref().map(|text| own.template(text)).transpose().map_err(wrong)?;
         self.plans.push(Plan::new(name, upstream, self.workers)?);
         self.keys.push(key.map(Rc::new));
         Ok(self.plans.len() - 1)

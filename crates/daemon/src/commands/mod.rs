@@ -6,6 +6,7 @@ mod control;
 mod findings;
 mod run;
 mod status;
+mod upgrade;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -16,6 +17,7 @@ pub(crate) use config::config;
 pub(crate) use control::{reload, reopen, stop};
 pub(crate) use run::run;
 pub(crate) use status::status;
+pub(crate) use upgrade::upgrade;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
 pub(crate) fn print_findings(findings: &Findings) {

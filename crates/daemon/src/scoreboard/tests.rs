@@ -92,3 +92,68 @@ fn blocks_run_out_and_the_file_goes_with_its_owner() {
     drop(Scoreboard::create(&directory).expect("a file nobody holds is replaced"));
     std::fs::remove_dir_all(directory).expect("removed");
 }
+
+fn requests(watch: &Watch) -> u64 {
+    watch.snapshot_as(Pid::this()).total(Counter::Requests)
+}
+
+#[test]
+fn two_masters_show_the_same_sums_and_neither_counts_the_others_twice() {
+    let ((old, old_watch, old_directory), (new, new_watch, new_directory)) = (board("old"), board("new"));
+    let (before, after) = (old.lend(1, 0, 8).expect("block"), new.lend(2, 0, 8).expect("block"));
+    before.stats().add(Counter::Requests, 100);
+    old.count_exit(Exit::Killed);
+    new.carry(&old.own_totals());
+    assert_eq!(requests(&new_watch), 100);
+    assert_eq!(new_watch.snapshot_as(Pid::this()).master.exits, [0, 0, 0, 1]);
+    before.stats().add(Counter::Requests, 10);
+    after.stats().add(Counter::Requests, 1000);
+    for _ in 0..3 {
+        old.carry(&new.own_totals());
+        new.carry(&old.own_totals());
+    }
+    assert_eq!((requests(&old_watch), requests(&new_watch)), (1110, 1110));
+    old.fold(&before);
+    new.carry(&old.own_totals());
+    assert_eq!(requests(&new_watch), 1110, "what a worker counted is counted once, also after its end");
+
+    // The old one has gone; another upgrade follows.
+    new.keep_carried();
+    let (newest, newest_watch, newest_directory) = board("newest");
+    newest.carry(&new.own_totals());
+    assert_eq!(requests(&newest_watch), 1110);
+    for directory in [old_directory, new_directory, newest_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn nothing_is_less_after_a_master_was_killed_than_it_showed() {
+    let ((old, old_watch, old_directory), (new, new_watch, new_directory)) = (board("left"), board("killed"));
+    old.lend(1, 0, 8).expect("block").stats().add(Counter::Requests, 100);
+    new.carry(&old.own_totals());
+    new.lend(2, 0, 8).expect("block").stats().add(Counter::Requests, 7);
+    let shown = requests(&new_watch);
+    assert_eq!((requests(&old_watch), shown), (100, 107));
+    old.catch_up_with(&path_in(&new_directory));
+    assert_eq!(requests(&old_watch), shown);
+    old.catch_up_with(&path_in(&new_directory));
+    assert_eq!(requests(&old_watch), shown);
+    old.catch_up_with(&old_directory);
+    for directory in [old_directory, new_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn the_verdict_on_an_upgrade_is_read_without_knowing_the_rest() {
+    let (board, _watch, directory) = board("upgrade");
+    let watch = UpgradeWatch::unlocked(&path_in(&directory));
+    assert_eq!(watch.upgrades(), (0, 0));
+    board.upgrade_begins();
+    assert_eq!(watch.upgrades(), (1, 0));
+    board.upgrade_ends(false, "there is no such file");
+    assert_eq!(watch.upgrades(), (1, 1));
+    assert_eq!(watch.verdict(), UpgradeVerdict { accepted: false, message: "there is no such file".into() });
+    std::fs::remove_dir_all(directory).expect("removed");
+}

@@ -87,9 +87,6 @@ drover_config::table! {
         pub next_upstream_timeout: Option<Duration> = None,
         /// Changes to the fields of requests.
         pub request_headers: RequestHeaders = RequestHeaders::default(),
-        /// Fields of responses that are removed; else none.
-        #[example = "[\"X-Powered-By\"]"]
-        pub hide_headers: Option<Vec<Located<String>>> = None,
         /// How servers are told of the client; else "x_forwarded".
         #[example = "\"x_forwarded\""]
         pub forwarded: Option<Forwarded> = None,
@@ -152,7 +149,6 @@ impl Proxy {
             next_upstream: self.next_upstream.clone().or_else(|| outer.next_upstream.clone()),
             next_upstream_timeout: self.next_upstream_timeout.or(outer.next_upstream_timeout),
             request_headers: self.request_headers.within(&outer.request_headers),
-            hide_headers: self.hide_headers.clone().or_else(|| outer.hide_headers.clone()),
             forwarded: self.forwarded.or(outer.forwarded),
             trust_forwarded: self.trust_forwarded.or(outer.trust_forwarded),
             upgrade: self.upgrade.clone().or_else(|| outer.upgrade.clone()),

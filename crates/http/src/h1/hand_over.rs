@@ -2,24 +2,26 @@
 
 use std::io;
 
-use drover_event::{Millis, StreamError};
+use drover_event::StreamError;
 
-use super::asked::Asked;
 use super::body::Body;
 use super::connection::Conversation;
 use super::framing::Framing;
 use super::head::Head;
+use super::method::Method;
+use super::report::About;
+use super::route::{Course, Shown};
 use super::rule::Refusal;
 use super::work::Work;
-use crate::exchange;
 use crate::handler::proxy::Trail;
 use crate::response::Fate;
 
 /// The work's parts, all to be used at once.
 pub(crate) struct Parts<'a> {
     pub(crate) head: &'a Head,
-    /// The bytes the head was parsed from.
-    pub(crate) bytes: &'a [u8],
+    pub(crate) about: About<'a>,
+    /// The error whose page the answer is.
+    pub(crate) shown: Option<&'a Shown>,
     /// The input behind the head, of which `filled` bytes are received.
     pub(crate) room: &'a mut [u8],
     pub(crate) filled: usize,
@@ -31,9 +33,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) trail: &'a mut Trail,
     /// What becomes of the connection after the answer, as far as the request goes.
     pub(crate) fate: Fate,
-    pub(crate) server: usize,
-    pub(crate) started: Millis,
-    pub(crate) length: u64,
 }
 
 /// What the handler did with the body.
@@ -46,6 +45,8 @@ pub(crate) struct Taken {
     pub(crate) length: u64,
     /// All of it was read.
     pub(crate) whole: bool,
+    /// Some of it is not in the input any more.
+    pub(crate) gone: bool,
 }
 
 /// What was sent of an answer.
@@ -65,8 +66,8 @@ pub(crate) enum Conclusion {
     Sent(SentAnswer),
     /// The answer will never be whole; the client must not take it for that.
     Cut(SentAnswer),
-    /// Nothing is sent, and a page with this status is to be.
-    Page(u16),
+    /// Nothing is sent, and an error with this status is to be answered.
+    Error(u16),
     /// Nothing is sent, and the body was invalid.
     Refused(Refusal),
     /// Nothing is sent, and the body took too long.
@@ -81,9 +82,24 @@ impl Work {
         self.location
     }
 
-    /// The body of the request at hand, if it has one.
-    pub(crate) fn body(&self) -> Body {
-        if self.head.framing == Framing::None { Body::NONE } else { self.body }
+    /// The body of the request at hand. None where there was one and it was read already, as when an error page
+    /// leads from one handler to another; a page that is fetched instead has none.
+    pub(crate) fn take_body(&mut self) -> Option<Body> {
+        match self.head.framing {
+            Framing::None => Some(Body::NONE),
+            _ if !self.body_is_gone => Some(self.body),
+            _ if matches!(self.head.method, Method::Get | Method::Head) => {
+                self.head.framing = Framing::None;
+                Some(Body::NONE)
+            }
+            _ => None,
+        }
+    }
+
+    /// The request cannot be handled for want of its body.
+    pub(crate) fn fail_without_body(&mut self) {
+        let status = self.route.shown.as_ref().map_or(500, |shown| shown.error);
+        self.route.fail(status);
     }
 
     /// Hands the request at hand over. [`Work::conclude`] must follow.
@@ -92,7 +108,16 @@ impl Work {
         let (bytes, room) = self.input.split_at_mut(self.head_length);
         Parts {
             head: &self.head,
-            bytes,
+            about: About {
+                head: Some(&self.head),
+                bytes,
+                values: &self.route.values,
+                server: self.server,
+                location: self.location,
+                started: self.started,
+                length: self.request_length,
+            },
+            shown: self.route.shown.as_deref(),
             room,
             filled: self.filled - self.head_length,
             output: &mut self.output,
@@ -100,13 +125,10 @@ impl Work {
             sent_head: &mut self.sent_head,
             trail: &mut self.trail,
             fate: self.fate,
-            server: self.server,
-            started: self.started,
-            length: self.request_length,
         }
     }
 
-    /// The handler is done: answers where nothing was sent, logs, and goes on behind the request.
+    /// The handler is done: what follows is logged and sent, or is left to be answered.
     pub(crate) fn conclude(
         &mut self,
         on: &Conversation,
@@ -115,7 +137,8 @@ impl Work {
     ) -> Result<(), StreamError> {
         self.end = self.head_length + taken.read;
         self.filled = self.head_length + taken.filled;
-        self.request_length += taken.length;
+        self.request_length = self.head_length as u64 + taken.length;
+        self.body_is_gone |= taken.gone;
         if !taken.whole {
             // What the client still sends is not the next request.
             (self.fate, self.unread) = (Fate::Close, true);
@@ -126,7 +149,10 @@ impl Work {
                 self.finish_sent(on, SentAnswer { fate: Fate::Close, ..sent });
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "an answer is not whole").into());
             }
-            Conclusion::Page(status) => self.answer_page(on, status),
+            Conclusion::Error(status) => {
+                self.route.values.use_them();
+                self.route.course = Course::Error(status);
+            }
             Conclusion::Refused(refusal) => self.refuse(on, refusal),
             Conclusion::TimedOut => self.answer_error(on, 408),
             Conclusion::Gone(status) => {
@@ -140,28 +166,6 @@ impl Work {
     fn finish_sent(&mut self, on: &Conversation, sent: SentAnswer) {
         self.fate = sent.fate;
         self.begun = (sent.status, sent.head, sent.body);
-        self.finish(on, 0);
-    }
-
-    fn answer_page(&mut self, on: &Conversation, status: u16) {
-        if on.is_last() {
-            self.fate = Fate::Close;
-        }
-        let before = self.output.len();
-        let asked = Asked {
-            on,
-            head: &self.head,
-            bytes: &self.input[..self.head_length],
-            server: self.server,
-            started: self.started,
-            length: self.request_length,
-        };
-        let out = &mut self.output;
-        let answer = asked.with_request(self.fate, |request| exchange::page(request, status, b"", out));
-        let head_end = self.output.len() - answer.body;
-        self.begun = (status, (head_end - before) as u64, answer.body as u64);
-        self.sent_head.clear();
-        self.sent_head.extend_from_slice(&self.output[before..head_end]);
         self.finish(on, 0);
     }
 }

@@ -19,33 +19,35 @@ pub(crate) const HOP_BY_HOP: Names = Names::of(&[
 const NEEDED: Names = Names::of(&[Name::ContentLength, Name::Host]);
 
 /// Which fields are not passed on.
-#[derive(Debug, Default)]
-pub(crate) struct Dropped {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped<'a> {
     /// Those that have a number.
     pub(crate) names: Names,
-    /// The others, in lower case.
-    pub(crate) others: Vec<Box<[u8]>>,
+    /// Others, in lower case.
+    pub(crate) others: &'a [Box<[u8]>],
 }
 
-impl Dropped {
-    /// `names` and those of `more`, in any case.
-    pub(crate) fn new<'a>(names: Names, more: impl IntoIterator<Item = &'a str>) -> Dropped {
-        let mut dropped = Dropped { names, others: Vec::new() };
-        for name in more {
-            match Name::of(name.as_bytes()) {
-                Name::Other => dropped.others.push(name.to_ascii_lowercase().into_bytes().into()),
-                known => dropped.names = dropped.names.with(known),
-            }
-        }
-        dropped
-    }
-
+impl Dropped<'_> {
     #[inline]
     fn has(&self, field: &Field, head: &[u8]) -> bool {
         self.names.has(field.id)
             || field.id == Name::Other
                 && !self.others.is_empty()
-                && is_among(field.name.of(head), &self.others)
+                && is_among(field.name.of(head), self.others)
+    }
+}
+
+/// Adds the names of `more`, in any case, to those that have a number and those that have none.
+pub(crate) fn add_names<'a>(
+    more: impl IntoIterator<Item = &'a str>,
+    names: &mut Names,
+    others: &mut Vec<Box<[u8]>>,
+) {
+    for name in more {
+        match Name::of(name.as_bytes()) {
+            Name::Other => others.push(name.to_ascii_lowercase().into_bytes().into()),
+            known => *names = names.with(known),
+        }
     }
 }
 
@@ -55,7 +57,13 @@ fn is_among(name: &[u8], others: &[Box<[u8]>]) -> bool {
 
 /// Appends the lines of `fields`, which stand in `head`, that are passed on. `named`: Connection names others.
 #[inline]
-pub(crate) fn push_lines(fields: &[Field], head: &[u8], dropped: &Dropped, named: bool, out: &mut Vec<u8>) {
+pub(crate) fn push_lines(
+    fields: &[Field],
+    head: &[u8],
+    dropped: Dropped<'_>,
+    named: bool,
+    out: &mut Vec<u8>,
+) {
     // Lines that follow each other are copied together.
     let mut run = 0..0;
     for field in fields {
@@ -106,11 +114,15 @@ mod tests {
         let limits = Limits { size: 1000, max_headers: 20, keep_odd_names: true };
         head.parse(text, &limits).expect("a head");
         let mut out = Vec::new();
-        let dropped = Dropped::new(HOP_BY_HOP, ["x-B"]);
-        push_lines(&head.fields, text, &dropped, head.connection.names_fields, &mut out);
+        let (mut names, mut others) = (HOP_BY_HOP, Vec::new());
+        add_names(["x-B", "Cookie"], &mut names, &mut others);
+        assert!(names.has(Name::Cookie) && others.len() == 1);
+        let dropped = Dropped { names, others: &others };
+        push_lines(&head.fields, text, dropped, head.connection.names_fields, &mut out);
         assert_eq!(out.escape_ascii().to_string(), r"A:1\r\nContent-Length: 3\r\nE:\r\nX-D: 6\t\r\n");
         out.clear();
-        push_lines(&head.fields, text, &Dropped::default(), false, &mut out);
+        let nothing = Dropped { names: Names::default(), others: &[] };
+        push_lines(&head.fields, text, nothing, false, &mut out);
         assert_eq!(out, text[17..text.len() - 2]);
     }
 }

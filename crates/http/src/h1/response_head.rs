@@ -127,14 +127,6 @@ impl ResponseHead {
         }
     }
 
-    /// The length that the fields tell, which of an answer to HEAD is that of the body it does not have.
-    pub(crate) fn length(&self) -> Option<u64> {
-        match self.said {
-            Framing::Length(length) => Some(length),
-            _ => None,
-        }
-    }
-
     /// Whether the upstream lets the connection be used again once the body has ended.
     pub(crate) fn keeps(&self) -> bool {
         let says = if self.is_http11 { !self.connection.close } else { self.connection.keep_alive };

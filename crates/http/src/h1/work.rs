@@ -19,20 +19,19 @@ use std::time::Duration;
 
 use drover_event::{Buffer, Counter, Millis};
 
-use super::asked::Asked;
 use super::body::Body;
 use super::connection::Conversation;
 use super::framing::Framing;
 use super::head::{Head, Status};
 use super::method::Method;
+use super::route::{Course, Route};
 use super::rule::Refusal;
-use super::target::Form;
-use crate::exchange::{self, Answer, Rest};
+use crate::exchange::Rest;
 use crate::handler::Handler;
 use crate::handler::files::OpenFile;
 use crate::handler::proxy::{Memory, Trail};
 use crate::plan::Location;
-use crate::response::{Date, Fate};
+use crate::response::Fate;
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
@@ -86,6 +85,7 @@ pub(crate) struct Work {
     pub(super) request_length: u64,
     pub(super) server: usize,
     pub(super) location: usize,
+    pub(super) route: Route,
     /// When the request's first byte was received.
     pub(crate) started: Millis,
     pub(super) fate: Fate,
@@ -100,6 +100,8 @@ pub(crate) struct Work {
     pub(super) sent_head: Vec<u8>,
     /// The request's body, where its handler wants it.
     pub(super) body: Body,
+    /// The body was read, and cannot be had again.
+    pub(super) body_is_gone: bool,
     /// For a request that is passed on.
     pub(crate) memory: Option<Box<Memory>>,
     pub(crate) trail: Trail,
@@ -120,6 +122,7 @@ impl Work {
             request_length: 0,
             server: 0,
             location: 0,
+            route: Route::default(),
             started: Millis::default(),
             fate: Fate::Close,
             delayed: false,
@@ -128,6 +131,7 @@ impl Work {
             begun: (0, 0, 0),
             sent_head: Vec::new(),
             body: Body::NONE,
+            body_is_gone: false,
             memory: None,
             trail: Trail::default(),
         }
@@ -247,11 +251,17 @@ impl Work {
         self.head_length = length;
         self.end = self.start + length;
         self.request_length = length as u64;
+        self.route.begin();
         let plan = &*on.worker.plan;
         let bytes = &self.input[self.start..self.end];
+        let (head, values) = (&self.head, &mut self.route.values);
+        self.server = plan.hosts[on.listener].find(|| head.host.map(|host| host.of(bytes)), values);
+        let server = &plan.servers[self.server];
+        self.location = server.find(head.path(bytes), values);
+        if !server.rules.is_empty() || plan.locations[self.location].gate.is_some() {
+            self.find_route(on);
+        }
         let head = &self.head;
-        self.server = plan.hosts[on.listener].find(|| head.host.map(|host| host.of(bytes)));
-        self.location = plan.servers[self.server].find(head.path(bytes));
         let stays = !head.connection.close && on.requests < plan.keepalive_requests;
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
@@ -272,13 +282,15 @@ impl Work {
             Ok(body) => body,
             Err(refusal) => return self.refuse(on, refusal),
         };
-        if let Handler::Proxy(_) = location.handler {
-            self.body = body;
+        if let (Handler::Proxy(_), Course::Handler) = (&location.handler, self.route.course) {
+            (self.body, self.body_is_gone) = (body, false);
             return;
         }
+        self.body_is_gone = true;
         let waits = self.head.expects_continue && self.end == self.filled;
-        let refuses = matches!(location.handler, Handler::Files(_) | Handler::Nothing)
-            && !matches!(self.head.method, Method::Get | Method::Head);
+        let serves_files = matches!(location.handler, Handler::Files(_) | Handler::Nothing);
+        let refuses = self.route.course != Course::Handler
+            || (serves_files && !matches!(self.head.method, Method::Get | Method::Head));
         if waits && refuses {
             // The final answer at once: whether the body follows is then the client's choice, so the
             // connection cannot go on (RFC 9110, 10.1.1).
@@ -311,7 +323,7 @@ impl Work {
     #[inline]
     fn answer(&mut self, on: &Conversation) -> Option<Step> {
         let location = &on.worker.plan.locations[self.location];
-        if let Some(delay) = location.delay
+        if let Some(delay) = self.delay(on, location)
             && !self.delayed
         {
             self.delayed = true;
@@ -324,7 +336,13 @@ impl Work {
         let before = self.output.len();
         let answer = {
             let wall = on.stream.core().wall_clock();
-            self.handle(on, &location.handler, wall.http_date())
+            self.handle(on, location, wall.http_date())
+        };
+        let answer = match answer.rest {
+            Rest::Nothing | Rest::File(..) if location.headers.is_some() || self.route.shown.is_some() => {
+                self.complete(on, location, before, answer)
+            }
+            _ => answer,
         };
         if let Some(log) = &location.log {
             let head_length = self.output.len() - before - answer.body;
@@ -341,31 +359,11 @@ impl Work {
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
             Rest::Proxy => Some(Step::Proxy),
+            Rest::Elsewhere(to) => {
+                self.go_elsewhere(on, *to);
+                None
+            }
         }
-    }
-
-    #[inline]
-    fn handle(&mut self, on: &Conversation, handler: &Handler, date: &Date) -> Answer {
-        if self.head.target.form == Form::Origin
-            && let Some(prepared) = handler.prepared()
-        {
-            let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);
-            return Answer::complete(prepared.status(), body);
-        }
-        let asked = Asked {
-            on,
-            head: &self.head,
-            bytes: &self.input[self.start..self.start + self.head_length],
-            server: self.server,
-            started: self.started,
-            length: self.request_length,
-        };
-        let (form, out) = (self.head.target.form, &mut self.output);
-        asked.with_request(self.fate, |request| match form {
-            Form::Authority => exchange::page(request, 405, b"Allow: GET, HEAD\r\n", out),
-            Form::Asterisk => exchange::with_body(request, 204, b"Allow: GET, HEAD\r\n", "", b"", out),
-            Form::Origin | Form::Absolute => handler.answer(request, &on.worker.store, out),
-        })
     }
 
     /// The answer is out, with `rest` bytes sent behind the output: logs it and goes on to the next request.

@@ -4,34 +4,40 @@ use std::collections::BTreeMap;
 
 use drover_config::{Findings, Located, nearest};
 
-use super::CheckContext;
-use super::texts::{check_field, check_variables};
+use super::texts::{check_field, check_text};
 use crate::config::{Http, Location, PathMatch, Proxy, ProxyPass, RequestHeaders};
 use crate::h1::lines::HOP_BY_HOP;
 use crate::h1::name::{Look, Name};
+use crate::own::KnownNames;
 use crate::upstreams;
 
-pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Findings) {
+pub(super) fn check(http: &Http, known: &KnownNames, findings: &mut Findings) {
     for (name, upstream) in &http.upstreams {
         check_name(name, upstream.place(), findings);
         upstream.check(name, findings);
         if let Some(key) = &upstream.hash {
-            check_variables(key, context, findings);
+            check_text(key, known, findings);
         }
     }
-    check_proxy(&http.proxy, context, findings);
-    for location in http.servers.iter().flat_map(|server| &server.locations) {
-        if let Some(pass) = &location.proxy_pass {
-            check_pass(pass, location, http, findings);
-        }
-        let Some(proxy) = &location.proxy else { continue };
-        check_proxy(proxy, context, findings);
-        if location.proxy_pass.is_none() {
+    check_proxy(&http.proxy, known, findings);
+    for server in &http.servers {
+        server.locations.iter().for_each(|location| check_location(location, http, known, findings));
+    }
+}
+
+fn check_location(location: &Location, http: &Http, known: &KnownNames, findings: &mut Findings) {
+    if let Some(pass) = &location.proxy_pass {
+        check_pass(pass, location, http, findings);
+    }
+    if let Some(proxy) = &location.proxy {
+        check_proxy(proxy, known, findings);
+        if location.proxy_pass.is_none() && location.locations.0.is_empty() {
             findings
                 .warning(proxy.place(), "`proxy` has no effect here")
                 .label("nothing is passed on: `proxy_pass` is missing");
         }
     }
+    location.locations.0.iter().for_each(|inner| check_location(inner, http, known, findings));
 }
 
 fn check_name(name: &str, place: Option<drover_config::Place>, findings: &mut Findings) {
@@ -67,7 +73,14 @@ fn check_pass(pass: &Located<String>, location: &Location, http: &Http, findings
             .label("no such upstream in [http.upstreams]")
             .help(help);
     }
-    if let (Some(path), PathMatch::Prefix(prefix)) = (parsed.path, &*location.path)
+    if let (Some(path), PathMatch::Expression(_) | PathMatch::Named(_)) = (parsed.path, &*location.path) {
+        findings
+            .error(pass.place(), format!("{path:?} stands in place of nothing"))
+            .label("the location has no path of its own")
+            .help("leave the path out; `rewrite` of a rule changes the one that is passed on");
+    }
+    if let (Some(path), PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix)) =
+        (parsed.path, &*location.path)
         && path.ends_with('/') != prefix.ends_with('/')
         && !path.ends_with('/')
     {
@@ -78,12 +91,12 @@ fn check_pass(pass: &Located<String>, location: &Location, http: &Http, findings
     }
 }
 
-fn check_proxy(proxy: &Proxy, context: &CheckContext<'_>, findings: &mut Findings) {
+fn check_proxy(proxy: &Proxy, known: &KnownNames, findings: &mut Findings) {
     let RequestHeaders { set, add, remove } = &proxy.request_headers;
     for (key, fields) in [("set", set), ("add", add)] {
-        check_fields(key, fields, context, findings);
+        check_fields(key, fields, known, findings);
     }
-    for name in remove.iter().chain(proxy.hide_headers.iter().flatten()) {
+    for name in remove {
         check_field_name(name, name.place(), findings);
     }
     for protocol in proxy.upgrade.iter().flatten() {
@@ -98,12 +111,12 @@ fn check_proxy(proxy: &Proxy, context: &CheckContext<'_>, findings: &mut Finding
 fn check_fields(
     key: &str,
     fields: &BTreeMap<String, Located<String>>,
-    context: &CheckContext<'_>,
+    known: &KnownNames,
     findings: &mut Findings,
 ) {
     for (name, text) in fields {
         check_field_name(name, text.place(), findings);
-        check_variables(text, context, findings);
+        check_text(text, known, findings);
         check_field(key, text, findings);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use drover_event::{CarryEnd, Load, Phase, Stream, carry};
 
@@ -9,10 +10,11 @@ use super::Proxy;
 use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
-use super::respond::Terms;
+use super::respond::{self, Terms};
 use super::upload::send_all;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
+use crate::h1::complete::Changes;
 use crate::h1::framing::Framing;
 use crate::h1::head::Status;
 use crate::h1::response_head::ResponseHead;
@@ -52,6 +54,8 @@ pub(super) enum End {
 pub(super) struct Download<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
+    /// What is done to the head that is passed on.
+    pub(super) changes: Changes<'a>,
     pub(super) server: &'a Stream,
     /// What becomes of the client's connection, as far as the request goes.
     pub(super) fate: Fate,
@@ -144,20 +148,21 @@ impl Download<'_> {
             return Err(Fault::Interim);
         }
         if self.asked.head.is_http11 {
-            self.proxy.respond.push_interim(self.head, head, self.output);
+            respond::push_interim(self.head, head, self.output);
         }
         Ok(())
     }
 
     fn upgrade(&mut self, head: &[u8], rest: &[u8]) -> Result<Next, Fault> {
-        if !self.proxy.forward.upgrades(self.asked.head, self.asked.bytes) {
+        if !self.proxy.forward.upgrades(self.asked.head, self.asked.about.bytes) {
             return Err(Fault::Upgrade);
         }
         let before = self.output.len();
-        let (respond, parsed) = (&self.proxy.respond, &*self.head);
-        let output = &mut *self.output;
-        self.asked.with_request(Fate::Close, |request| respond.push_upgrade(request, parsed, head, output));
-        self.begin(before, Fate::Close);
+        let (parsed, output) = (&*self.head, &mut *self.output);
+        self.asked.with_request(Fate::Close, |request| respond::push_upgrade(request, parsed, head, output));
+        self.one.status = self.head.status;
+        self.one.header = Some(self.one.since_begun(self.server.core().now()));
+        self.begin(101, before..self.output.len(), Fate::Close);
         self.output.extend_from_slice(rest);
         self.passed.body += rest.len() as u64;
         Ok(Next::End(End::Upgraded))
@@ -177,13 +182,15 @@ impl Download<'_> {
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
         let terms = Terms::new(framing, self.asked.head.is_http11, fate);
         let before = self.output.len();
-        let (respond, parsed) = (&self.proxy.respond, &*self.head);
-        let output = &mut *self.output;
+        let (parsed, output) = (&*self.head, &mut *self.output);
         self.asked
-            .with_request(terms.fate, |request| respond.push_head(request, parsed, head, terms, output));
+            .with_request(terms.fate, |request| respond::push_head(request, parsed, head, terms, output));
         let body = Body::new(framing, u64::MAX).map_err(Fault::InvalidHead)?;
         let mut body = Reframe::new(body, terms.outgoing);
-        let head_end = self.output.len();
+        let (mut status, mut head_end) = (status, self.output.len());
+        if !self.changes.are_none() {
+            (status, head_end) = self.changes.apply(&self.asked, self.output, (before, head_end), status);
+        }
         let taken = match body.unframed() {
             Some(left) => rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
             None => match body.feed(rest, self.output) {
@@ -195,7 +202,7 @@ impl Download<'_> {
                 }
             },
         };
-        self.begin_at(before..head_end, terms.fate);
+        self.begin(status, before..head_end, terms.fate);
         self.passed.until_close = terms.until_close;
         if body.unframed().is_some() {
             body.body.passed(taken as u64);
@@ -211,14 +218,9 @@ impl Download<'_> {
         Ok(Next::End(self.whole_end(taken < rest.len())))
     }
 
-    fn begin(&mut self, before: usize, fate: Fate) {
-        self.one.status = self.head.status;
-        self.one.header = Some(self.one.since_begun(self.server.core().now()));
-        self.begin_at(before..self.output.len(), fate);
-    }
-
-    fn begin_at(&mut self, head: std::ops::Range<usize>, fate: Fate) {
-        self.passed.status = self.head.status;
+    /// The head stands in the output.
+    fn begin(&mut self, status: u16, head: Range<usize>, fate: Fate) {
+        self.passed.status = status;
         self.passed.head = head.len();
         self.passed.fate = Some(fate);
         if self.wants_head {

@@ -23,6 +23,7 @@ use super::tunnel::tunnel;
 use super::upload::Upload;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
+use crate::h1::complete::Changes;
 use crate::h1::connection::Conversation;
 use crate::h1::framing::Framing;
 use crate::h1::hand_over::{Conclusion, SentAnswer, Taken};
@@ -36,20 +37,17 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
     let plan = Rc::clone(&on.worker.plan);
     let location = &plan.locations[work.location()];
     let Handler::Proxy(proxy) = &location.handler else { return Ok(()) };
+    let Some(body) = work.take_body() else {
+        work.fail_without_body();
+        return Ok(());
+    };
     let mut memory = work.memory.take().unwrap_or_default();
-    let body = work.body();
     let parts = work.parts();
     let mut incoming = Incoming::new(on, parts.room, parts.filled);
     let mut exchange = Exchange {
-        asked: Asked {
-            on,
-            head: parts.head,
-            bytes: parts.bytes,
-            server: parts.server,
-            started: parts.started,
-            length: parts.length,
-        },
+        asked: Asked { on, head: parts.head, about: parts.about, error_pages: None },
         proxy,
+        changes: Changes { shown: parts.shown, headers: location.headers.as_deref() },
         fate: parts.fate,
         wants_head: location.log.as_ref().is_some_and(|log| log.needs_sent_head),
         output: parts.output,
@@ -65,7 +63,13 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
     let outcome = exchange.run(&mut incoming, body).await;
     let conclusion = exchange.conclusion(outcome);
     let (read, filled) = incoming.span();
-    let taken = Taken { read, filled, length: incoming.length(), whole: exchange.whole.get() };
+    let taken = Taken {
+        read,
+        filled,
+        length: incoming.length(),
+        whole: exchange.whole.get(),
+        gone: exchange.streamed.get(),
+    };
     memory.shrink();
     work.memory = Some(memory);
     let concluded = work.conclude(on, taken, conclusion);
@@ -76,6 +80,7 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
 struct Exchange<'a> {
     asked: Asked<'a>,
     proxy: &'a Proxy,
+    changes: Changes<'a>,
     fate: Fate,
     /// The log wants to see the head that is passed on.
     wants_head: bool,
@@ -183,7 +188,18 @@ impl Exchange<'_> {
         self.memory.partial.clear();
         self.send_request(server).await?;
         let Exchange {
-            asked, proxy, fate, wants_head, output, sent, sent_head, trail, memory, passed, ..
+            asked,
+            proxy,
+            changes,
+            fate,
+            wants_head,
+            output,
+            sent,
+            sent_head,
+            trail,
+            memory,
+            passed,
+            ..
         } = self;
         let (asked, proxy, whole, streamed) = (*asked, *proxy, &self.whole, &self.streamed);
         let Memory { request, head, partial } = &mut **memory;
@@ -191,6 +207,7 @@ impl Exchange<'_> {
         let download = Download {
             asked,
             proxy,
+            changes: *changes,
             server,
             fate: *fate,
             whole,
@@ -314,7 +331,7 @@ impl Exchange<'_> {
             Fault::ClientInvalid(refusal) => Conclusion::Refused(refusal),
             Fault::ClientTimedOut => Conclusion::TimedOut,
             fault if fault.blame() == Blame::Client => Conclusion::Gone(fault.status()),
-            fault => Conclusion::Page(fault.status()),
+            fault => Conclusion::Error(fault.status()),
         }
     }
 

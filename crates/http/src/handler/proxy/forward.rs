@@ -15,8 +15,9 @@ use crate::config::{Forwarded, Proxy};
 use crate::exchange::Request;
 use crate::h1::framing::{Framing, options};
 use crate::h1::head::Head;
-use crate::h1::lines::{Dropped, HOP_BY_HOP, push_lines};
+use crate::h1::lines::{Dropped, HOP_BY_HOP, add_names, push_lines};
 use crate::h1::name::{Name, Names};
+use crate::own::OwnVariables;
 use crate::path;
 use crate::response;
 use crate::variables::Template;
@@ -28,7 +29,9 @@ pub(crate) struct Forward {
     replace: Option<(usize, Box<[u8]>)>,
     /// Fields that are set: line beginnings (`Name: `) with their values.
     set: Vec<(Box<[u8]>, Template)>,
-    dropped: Dropped,
+    /// Fields that are not passed on: those that have a number, and others.
+    dropped: Names,
+    dropped_others: Vec<Box<[u8]>>,
     /// Host is one of those that are set or removed.
     sets_host: bool,
     /// What Host is where the client told none.
@@ -46,12 +49,16 @@ const FORWARDED: [Name; 4] =
 
 impl Forward {
     /// Compiles the rules of a location.
-    pub(crate) fn new(proxy: &Proxy, to: &Destination<'_>) -> Result<Forward, TemplateError> {
+    pub(crate) fn new(
+        proxy: &Proxy,
+        to: &Destination<'_>,
+        own: &OwnVariables,
+    ) -> Result<Forward, TemplateError> {
         let mut set = Vec::new();
         let changes = &proxy.request_headers;
         for (name, text) in changes.set.iter().chain(&changes.add) {
             if !text.is_empty() {
-                set.push((format!("{name}: ").into_bytes().into(), Template::parse(text)?));
+                set.push((format!("{name}: ").into_bytes().into(), own.template(text)?));
             }
         }
         let forwarded = proxy.forwarded.unwrap_or(Forwarded::XForwarded);
@@ -61,12 +68,15 @@ impl Forward {
         }
         let removed = changes.remove.iter().map(|name| name.as_str());
         let replaced = changes.set.keys().map(String::as_str);
+        let mut others = Vec::new();
+        add_names(removed.chain(replaced), &mut names, &mut others);
         let is_host = |name: &str| name.eq_ignore_ascii_case("host");
         Ok(Forward {
             replace: to.pass.path.map(|path| (to.matched, path.as_bytes().into())),
             set,
             sets_host: changes.set.keys().any(|name| is_host(name)),
-            dropped: Dropped::new(names, removed.chain(replaced)),
+            dropped: names,
+            dropped_others: others,
             server: to.pass.server.as_bytes().into(),
             tells_x: matches!(forwarded, Forwarded::XForwarded | Forwarded::Both),
             tells_standard: matches!(forwarded, Forwarded::Forwarded | Forwarded::Both),
@@ -112,7 +122,13 @@ impl Forward {
             let host = head.host.map_or(&*self.server, |host| host.of(bytes));
             response::field(out, "Host", host);
         }
-        push_lines(&head.fields, bytes, &self.dropped, head.connection.names_fields, out);
+        let names = match head.framing {
+            // A body that was there, and is not any more.
+            Framing::None => self.dropped.with(Name::ContentLength),
+            _ => self.dropped,
+        };
+        let dropped = Dropped { names, others: &self.dropped_others };
+        push_lines(&head.fields, bytes, dropped, head.connection.names_fields, out);
         for (name, value) in &self.set {
             self.push_set(request, name, value, out);
         }
@@ -172,9 +188,9 @@ impl Forward {
         } else {
             path::encode(&head.decoded_path, out);
         }
-        if let Some(query) = head.target.query {
+        if let Some(query) = head.query(bytes) {
             out.push(b'?');
-            out.extend_from_slice(query.of(bytes));
+            out.extend_from_slice(query);
         }
     }
 

@@ -29,6 +29,7 @@ use crate::config;
 use crate::config::Failure;
 use crate::h1::head::Limits;
 use crate::h1::method::Method;
+use crate::own::OwnVariables;
 use crate::variables::Template;
 
 pub(crate) use exchange::pass_on;
@@ -40,7 +41,6 @@ pub(crate) struct Proxy {
     /// Number of the upstream among the worker's.
     pub(crate) upstream: usize,
     forward: forward::Forward,
-    respond: respond::Respond,
     /// The key by which the upstream chooses, where it chooses by one.
     key: Option<Rc<Template>>,
     /// Bounds on the heads of responses.
@@ -73,11 +73,14 @@ pub(crate) const DEFAULT_HEADER_SIZE: usize = 16 * 1024;
 
 impl Proxy {
     /// Compiles the rules of a location.
-    pub(crate) fn new(config: &config::Proxy, to: &Destination<'_>) -> Result<Proxy, TemplateError> {
+    pub(crate) fn new(
+        config: &config::Proxy,
+        to: &Destination<'_>,
+        own: &OwnVariables,
+    ) -> Result<Proxy, TemplateError> {
         Ok(Proxy {
             upstream: to.upstream,
-            forward: forward::Forward::new(config, to)?,
-            respond: respond::Respond::new(config),
+            forward: forward::Forward::new(config, to, own)?,
             key: to.key.clone(),
             limits: Limits {
                 size: config.header_size.map_or(DEFAULT_HEADER_SIZE, |size| size.as_usize()),

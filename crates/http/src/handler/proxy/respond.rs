@@ -3,7 +3,6 @@
 //! A pure function of the parsed head: the fields as they came, without those that were meant for this
 //! connection with the server, and with the framing that the body will have on the client's.
 
-use crate::config::Proxy;
 use crate::exchange::Request;
 use crate::h1::framing::Framing;
 use crate::h1::lines::{Dropped, HOP_BY_HOP, push_lines};
@@ -11,12 +10,6 @@ use crate::h1::name::Name;
 use crate::h1::response_head::ResponseHead;
 use crate::handler::proxy::reframe::Outgoing;
 use crate::response::{self, Fate};
-
-/// How a location's responses are passed on.
-#[derive(Debug)]
-pub(crate) struct Respond {
-    dropped: Dropped,
-}
 
 /// How a body goes out to the client, and what becomes of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,68 +38,58 @@ impl Terms {
     }
 }
 
-impl Respond {
-    pub(crate) fn new(proxy: &Proxy) -> Respond {
-        let hidden = proxy.hide_headers.iter().flatten().map(|name| name.as_str());
-        Respond { dropped: Dropped::new(HOP_BY_HOP, hidden) }
+/// Appends the head, which stands in `bytes`.
+#[inline]
+pub(crate) fn push_head(
+    request: &Request<'_>,
+    head: &ResponseHead,
+    bytes: &[u8],
+    terms: Terms,
+    out: &mut Vec<u8>,
+) {
+    push_most(request, head, bytes, out);
+    if terms.outgoing == Outgoing::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
+    out.extend_from_slice(terms.fate.last_lines());
+}
 
-    /// Appends the head, which stands in `bytes`.
-    pub(crate) fn push_head(
-        &self,
-        request: &Request<'_>,
-        head: &ResponseHead,
-        bytes: &[u8],
-        terms: Terms,
-        out: &mut Vec<u8>,
-    ) {
-        self.push_most(request, head, bytes, out);
-        if terms.outgoing == Outgoing::Chunked {
-            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-        }
-        out.extend_from_slice(terms.fate.last_lines());
+/// Appends the head of a response that changes the protocol.
+pub(crate) fn push_upgrade(request: &Request<'_>, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    push_most(request, head, bytes, out);
+    if let Some(protocol) = head.field(bytes, Name::Upgrade) {
+        response::field(out, "Upgrade", protocol);
     }
+    out.extend_from_slice(b"Connection: upgrade\r\n\r\n");
+}
 
-    /// Appends the head of a response that changes the protocol.
-    pub(crate) fn push_upgrade(
-        &self,
-        request: &Request<'_>,
-        head: &ResponseHead,
-        bytes: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        self.push_most(request, head, bytes, out);
-        if let Some(protocol) = head.field(bytes, Name::Upgrade) {
-            response::field(out, "Upgrade", protocol);
-        }
-        out.extend_from_slice(b"Connection: upgrade\r\n\r\n");
-    }
+/// Appends an interim response.
+pub(crate) fn push_interim(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    push_status_line(head, bytes, out);
+    push_fields(head, bytes, out);
+    out.extend_from_slice(b"\r\n");
+}
 
-    /// Appends an interim response.
-    pub(crate) fn push_interim(&self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
-        push_status_line(head, bytes, out);
-        push_lines(&head.fields, bytes, &self.dropped, head.connection.names_fields, out);
-        out.extend_from_slice(b"\r\n");
+/// All but what the connection with the client makes necessary.
+#[inline]
+fn push_most(request: &Request<'_>, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    push_status_line(head, bytes, out);
+    push_fields(head, bytes, out);
+    // RFC 9110, 6.6.1: who has a clock adds it.
+    if !head.fields.iter().any(|field| field.id == Name::Date) {
+        response::field(out, "Date", request.date);
     }
+}
 
-    /// All but what the connection with the client makes necessary.
-    #[inline]
-    fn push_most(&self, request: &Request<'_>, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
-        push_status_line(head, bytes, out);
-        let no_length = matches!(head.status, 100..=199 | 204) && head.length().is_some();
-        if no_length {
-            // RFC 9110, 8.6: it must not be there, and a client might wait for so many bytes.
-            let names = self.dropped.names.with(Name::ContentLength);
-            let dropped = Dropped { names, others: self.dropped.others.clone() };
-            push_lines(&head.fields, bytes, &dropped, head.connection.names_fields, out);
-        } else {
-            push_lines(&head.fields, bytes, &self.dropped, head.connection.names_fields, out);
-        }
-        // RFC 9110, 6.6.1: who has a clock adds it.
-        if !head.fields.iter().any(|field| field.id == Name::Date) {
-            response::field(out, "Date", request.date);
-        }
-    }
+#[inline]
+fn push_fields(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    let names = match head.status {
+        // RFC 9110, 8.6: a length must not be there, and a client might wait for so many bytes.
+        100..=199 | 204 => HOP_BY_HOP.with(Name::ContentLength),
+        _ => HOP_BY_HOP,
+    };
+    let dropped = Dropped { names, others: &[] };
+    push_lines(&head.fields, bytes, dropped, head.connection.names_fields, out);
 }
 
 /// With our version, whatever the server's is.
@@ -135,22 +118,26 @@ mod tests {
         head.parse(text.as_bytes(), &limits).expect("a head");
         let asked = Head { is_http11, ..Head::default() };
         let (render, now) = (|_: &_, _: &mut _| {}, Millis::default());
-        let request =
-            Request { head: &asked, bytes: b"", fate, date: DATE, now, server: "drover", render: &render };
-        let respond = Respond::new(&Proxy {
-            hide_headers: Some(vec!["x-Secret".to_owned().into()]),
-            ..Proxy::default()
-        });
+        let request = Request {
+            head: &asked,
+            bytes: b"",
+            fate,
+            date: DATE,
+            now,
+            server: "drover",
+            error_pages: None,
+            render: &render,
+        };
         let terms = Terms::new(head.framing(Method::Get), is_http11, fate);
         let mut out = Vec::new();
-        respond.push_head(&request, &head, text.as_bytes(), terms, &mut out);
+        push_head(&request, &head, text.as_bytes(), terms, &mut out);
         String::from_utf8(out).expect("text")
     }
 
     #[test]
     fn what_was_meant_for_the_server_s_connection_stays_there() {
         let text = "HTTP/1.0 200 Fine\r\nServer: x\r\nDate: y\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\
-            X-Secret: 2\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\nKeep-Alive: 5\r\n\r\n";
+            Set-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\nKeep-Alive: 5\r\n\r\n";
         let want = "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: y\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\n";
         assert_eq!(responded(text, true, Fate::Keep), format!("{want}\r\n"));
         let told = responded(text, false, Fate::KeepTold);
