@@ -21,9 +21,11 @@ pub mod masters;
 pub mod packages;
 pub mod port;
 pub mod process;
+pub mod random;
 pub mod sockets;
 pub mod status;
 pub mod strace;
+pub mod variants;
 pub mod wait;
 
 pub use backend::Backend;
@@ -33,5 +35,6 @@ pub use directory::Directory;
 pub use http::{Client, Response};
 pub use load::Load;
 pub use port::Port;
+pub use random::Random;
 pub use strace::Strace;
 pub use wait::{eventually, eventually_within};

@@ -60,15 +60,9 @@ pub fn status_line(pid: Pid, name: &str) -> Option<String> {
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Bytes of memory that a process has for itself and has touched.
-///
-/// # Panics
-///
-/// When there is no such process.
-pub fn memory(pid: Pid) -> u64 {
-    let line = status_line(pid, "RssAnon").expect("the process lives");
-    let kib = line.split(' ').next().and_then(|text| text.parse::<u64>().ok());
-    kib.expect("a number of kB") * 1024
+/// Memory of a process that belongs to no file, in KiB.
+pub fn anonymous_memory(pid: Pid) -> Option<u64> {
+    status_line(pid, "RssAnon")?.split(' ').next()?.parse().ok()
 }
 
 /// Processor time of a process.

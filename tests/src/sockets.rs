@@ -2,31 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddrV4;
+use std::process::Command;
 
 use nix::unistd::Pid;
 
 use crate::descriptors::{self, Registration};
-use crate::{Drover, Port, eventually};
+use crate::{Drover, Port, eventually, packages};
 
 /// The listening sockets on a port: their inodes.
 pub fn listening(port: u16) -> Vec<u64> {
-    let mut inodes: Vec<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|table| fs::File::open(table).ok());
+    let mut inodes: Vec<u64> = tables
         .flat_map(|table| {
-            fs::read_to_string(table).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+            // Listening sockets come first; the kernel takes a second to write the others where many connections
+            // have ended a short while ago.
+            let lines = BufReader::new(table).lines().skip(1).map_while(Result::ok);
+            lines
+                .map_while(|line| parse_listening(&line))
+                .filter(|(at, _)| *at == port)
+                .map(|(_, inode)| inode)
         })
-        .filter_map(|line| parse_listening(&line, port))
         .collect();
     inodes.sort_unstable();
     inodes
 }
 
-/// `0: 0100007F:2710 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 INODE ...`, where `0A` is LISTEN.
-fn parse_listening(line: &str, port: u16) -> Option<u64> {
+/// `0: 0100007F:2710 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 INODE ...`, where `0A` is LISTEN: port
+/// and inode.
+fn parse_listening(line: &str) -> Option<(u16, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
     let number = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
-    (*state == "0A" && number == port).then(|| inode.parse().ok())?
+    (*state == "0A").then(|| Some((number, inode.parse().ok()?)))?
 }
 
 /// The listening sockets on a port that a process holds: descriptor and inode.
@@ -35,10 +45,50 @@ pub fn held(pid: Pid, port: u16) -> BTreeMap<i32, u64> {
     descriptors::open(pid)
         .into_iter()
         .filter_map(|(descriptor, target)| {
-            let inode = target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+            let inode = inode(&target)?;
             listening.contains(&inode).then_some((descriptor, inode))
         })
         .collect()
+}
+
+/// Connections in which something may still be on its way.
+const OPEN_STATES: [&str; 5] = ["established", "close-wait", "fin-wait-1", "fin-wait-2", "last-ack"];
+
+/// The other ends of the connections to a port of this machine that a process holds.
+///
+/// `ss` is asked, which is quick where many connections have ended a short while ago.
+///
+/// # Errors
+///
+/// When there is no `ss`.
+pub fn peers(pid: Pid, port: u16) -> Result<Vec<SocketAddrV4>, String> {
+    let held: Vec<u64> = descriptors::open(pid).into_values().filter_map(|target| inode(&target)).collect();
+    let output = Command::new(packages::tool("ss", "iproute2")?)
+        .args(["-t", "-n", "-e", "-H"])
+        .args(OPEN_STATES.iter().flat_map(|state| ["state", state]))
+        .arg(format!("( sport = :{port} )"))
+        .output()
+        .map_err(|error| format!("ss: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text
+        .lines()
+        .filter_map(parse_connection)
+        .filter(|(_, inode)| held.contains(inode))
+        .map(|(peer, _)| peer)
+        .collect())
+}
+
+/// `ESTAB 0 0 127.0.0.1:8080 127.0.0.1:41234 uid:33 ino:71234 sk:1 cgroup:/ <->`: the peer and the inode.
+fn parse_connection(line: &str) -> Option<(SocketAddrV4, u64)> {
+    let mut words = line.split_whitespace();
+    let addresses: Vec<SocketAddrV4> = words.by_ref().filter_map(|word| word.parse().ok()).take(2).collect();
+    let inode = words.find_map(|word| word.strip_prefix("ino:")?.parse().ok())?;
+    Some((*addresses.get(1)?, inode))
+}
+
+/// `socket:[INODE]`
+fn inode(target: &str) -> Option<u64> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// How a process has the listening sockets on a port in its epoll instance: inode and registration.
@@ -67,8 +117,21 @@ pub fn only_watcher(drover: &Drover, port: &Port) -> Pid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn finds_who_is_connected() {
+        let port = Port::new();
+        let listener = TcpListener::bind(port.address()).expect("the port is ours");
+        let client = TcpStream::connect(port.address()).expect("connected");
+        let (_accepted, _) = listener.accept().expect("a client");
+        let SocketAddr::V4(local) = client.local_addr().expect("an address") else { panic!("IPv4") };
+        match peers(Pid::this(), port.number()) {
+            Ok(peers) => assert_eq!(peers, [local]),
+            Err(reason) => packages::skip(&reason),
+        }
+    }
 
     #[test]
     fn finds_a_listener() {

@@ -61,6 +61,8 @@ impl Plan {
             return Err(StartError::Buffers { actual, needed });
         }
         let upstreams = self.0.upstreams.iter().map(|plan| Upstream::start(core, plan));
+        // Whoever had this number before is gone.
+        self.0.client_limits.forget_worker(core.settings().worker);
         let state = Rc::new(WorkerState {
             upstreams: upstreams.collect::<Result<_, _>>()?,
             logs: Logs::open(&self.0.logs)?,

@@ -7,6 +7,7 @@ pub(crate) mod body;
 pub(crate) mod complete;
 pub(crate) mod connection;
 pub(crate) mod framing;
+mod gate;
 pub(crate) mod hand_over;
 pub(crate) mod head;
 pub(crate) mod incoming;

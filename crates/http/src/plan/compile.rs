@@ -8,14 +8,16 @@ use drover_config::Located;
 use drover_service::access_log::{LogPlan, Target};
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
+use crate::access::TrustedProxies;
 use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch, ProxyPass};
 use crate::error_pages::ErrorPages;
-use crate::h1::head::Limits;
+use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::{Files, StorePlan};
 use crate::handler::fixed::Fixed;
 use crate::handler::proxy::{Destination, Proxy};
 use crate::header_changes::HeaderChanges;
+use crate::limits::Limits;
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
@@ -37,6 +39,7 @@ struct Compiler<'a> {
     default_log: Option<LogUse>,
     own: OwnVariables,
     upstreams: Upstreams,
+    limits: Limits,
     named: Vec<usize>,
     /// The numbers among `named` of the named locations of the server at hand.
     names: BTreeMap<String, u32>,
@@ -58,6 +61,7 @@ impl<'a> Compiler<'a> {
             logs: Vec::new(),
             locations: Vec::new(),
             default_log: None,
+            limits: Limits::new(config, &own, workers)?,
             own,
             named: Vec::new(),
             names: BTreeMap::new(),
@@ -91,7 +95,7 @@ impl<'a> Compiler<'a> {
             server: self.server.clone(),
         };
         Ok(Compiled {
-            limits: Limits {
+            limits: HeadLimits {
                 size: config.client_header_size.as_usize(),
                 max_headers: config.max_headers as usize,
                 keep_odd_names: config.underscores_in_headers,
@@ -108,6 +112,8 @@ impl<'a> Compiler<'a> {
                 lingering: config.lingering_timeout,
                 lingering_in_all: config.lingering_time,
             },
+            client_limits: self.limits,
+            trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,
             server: self.server,
             hosts,
@@ -212,7 +218,7 @@ impl<'a> Compiler<'a> {
         let headers = headers.map_err(|source| PlanError::Location { path: of.clone(), source })?;
         Ok(Location {
             handler,
-            gate: self.gate(config, &of)?,
+            gate: self.gate(server, config, &of)?,
             error_pages: error_pages.map(Rc::new),
             headers: headers.map(Rc::new),
             root: root.map(|root| root.as_os_str().as_encoded_bytes().into()).unwrap_or_default(),
@@ -222,10 +228,25 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn gate(&mut self, config: &config::Location, of: &str) -> Result<Option<Box<Gate>>, PlanError> {
-        let internal = config.internal;
-        let rules = self.rules(&config.rules, of)?;
-        Ok((internal || !rules.is_empty()).then(|| Box::new(Gate { internal, rules })))
+    fn gate(
+        &mut self,
+        server: &config::Server,
+        config: &config::Location,
+        of: &str,
+    ) -> Result<Option<Box<Gate>>, PlanError> {
+        let requests = config.limit_requests.as_ref().or(server.limit_requests.as_ref());
+        let requests = requests.into_iter().flatten().map(|limit| self.limits.of_requests(limit));
+        let connections = config.limit_connections.as_ref().or(server.limit_connections.as_ref());
+        let connections = connections.into_iter().flatten().map(|limit| self.limits.of_connections(limit));
+        let access = config.access.as_ref().or(server.access.as_ref());
+        let gate = Gate {
+            internal: config.internal,
+            request_limits: requests.collect::<Result<_, _>>()?,
+            connection_limits: connections.collect::<Result<_, _>>()?,
+            access: access.cloned().unwrap_or_default(),
+            rules: self.rules(&config.rules, of)?,
+        };
+        Ok(gate.does_something().then(|| Box::new(gate)))
     }
 
     fn fixed(

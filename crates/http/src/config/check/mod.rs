@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing here asks the system.
 
+mod limits;
 mod listen;
 mod location;
 mod names;
@@ -25,5 +26,6 @@ impl Http {
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
         proxy::check(self, &known, findings);
+        limits::check(self, &known, findings);
     }
 }
