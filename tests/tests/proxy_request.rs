@@ -2,15 +2,15 @@
 
 use std::net::Ipv4Addr;
 
-use drover_tests::backend::Received;
 use drover_tests::http::request;
-use drover_tests::{Backend, Client, Config, Directory, Drover, Port};
+use drover_tests::http_backend::Received;
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port};
 
 /// Sends `bytes` to a drover that passes everything on with these keys; what the backend got.
 fn passed_on(path: &str, to: &str, keys: &str, bytes: &str) -> Received {
-    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echoing());
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
     let to = format!("{}{to}", backend.address());
-    let config = Config::new(&directory, 1).server(&port).proxy(path, to, keys);
+    let config = Config::new(&directory, 1).server(&port).passing(path, to, keys);
     let _drover = Drover::start(&directory, &config);
     let mut client = Client::to(port.address());
     client.send(bytes);
@@ -53,13 +53,13 @@ fn fields_go_on_as_they_came_without_those_of_the_connection() {
 
 #[test]
 fn what_goes_on_is_the_path_that_was_matched() {
-    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echoing());
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
     let at = backend.address();
     let config = Config::new(&directory, 1)
         .server(&port)
-        .proxy("/", at, "")
-        .proxy("/api/", format!("{at}/v2/"), "")
-        .proxy("/bare", format!("{at}/"), "")
+        .passing("/", at, "")
+        .passing("/api/", format!("{at}/v2/"), "")
+        .passing("/bare", format!("{at}/"), "")
         .location("/secret/", "return = { status = 403 }");
     let _drover = Drover::start(&directory, &config);
     let mut client = Client::to(port.address());
@@ -147,10 +147,10 @@ fn what_clients_say_of_themselves_is_replaced_unless_they_are_trusted() {
 
 #[test]
 fn the_client_s_address_is_told_not_drover_s() {
-    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echoing());
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
     let _drover = Drover::start(
         &directory,
-        &Config::new(&directory, 1).server(&port).proxy("/", backend.address(), ""),
+        &Config::new(&directory, 1).server(&port).passing("/", backend.address(), ""),
     );
     let mut client =
         Client::connect_from(Ipv4Addr::new(127, 0, 0, 77), port.address()).expect("all of 127/8 is ours");
@@ -160,10 +160,10 @@ fn the_client_s_address_is_told_not_drover_s() {
 
 #[test]
 fn methods_that_are_for_proxies_alone_go_no_further() {
-    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echoing());
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
     let _drover = Drover::start(
         &directory,
-        &Config::new(&directory, 1).server(&port).proxy("/", backend.address(), ""),
+        &Config::new(&directory, 1).server(&port).passing("/", backend.address(), ""),
     );
     let mut client = Client::to(port.address());
     client.send(request("TRACE", "/", ""));

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use drover_tests::backend::{Backend, response};
 use drover_tests::http::{Response, request};
+use drover_tests::http_backend::{HttpBackend, response};
 use drover_tests::{Client, Config, Directory, Drover, Port, process};
 
 struct Setup {
     _drover: Drover,
     _directory: Directory,
     port: Port,
-    backend: Backend,
+    backend: HttpBackend,
 }
 
-fn start(backend: Backend) -> Setup {
+fn start(backend: HttpBackend) -> Setup {
     let (directory, port) = (Directory::new(), Port::new());
-    let config = Config::new(&directory, 1).server(&port).proxy("/", backend.address(), "");
+    let config = Config::new(&directory, 1).server(&port).passing("/", backend.address(), "");
     Setup { _drover: Drover::start(&directory, &config), _directory: directory, port, backend }
 }
 
 fn answered(text: &'static str) -> Response {
-    let setup = start(Backend::answering(text));
+    let setup = start(HttpBackend::answering(text));
     let mut client = Client::to(setup.port.address());
     let first = client.get("/");
     let again = client.get("/");
@@ -63,7 +63,7 @@ fn chunks_come_in_chunks_with_their_trailers() {
 
 #[test]
 fn what_ends_with_the_close_comes_in_chunks() {
-    let backend = Backend::new(|connection| {
+    let backend = HttpBackend::new(|connection| {
         if connection.request().is_some() {
             connection.send("HTTP/1.0 200 OK\r\n\r\nfirst");
             connection.send(" and last");
@@ -81,7 +81,7 @@ fn what_ends_with_the_close_comes_in_chunks() {
 
 #[test]
 fn an_old_client_gets_no_chunks() {
-    let setup = start(Backend::answering(
+    let setup = start(HttpBackend::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nT: u\r\n\r\n",
     ));
     let mut client = Client::to(setup.port.address());
@@ -94,7 +94,7 @@ fn an_old_client_gets_no_chunks() {
 
 #[test]
 fn responses_without_a_body_have_none() {
-    let backend = Backend::new(|connection| {
+    let backend = HttpBackend::new(|connection| {
         while let Some(request) = connection.request() {
             match (request.method.as_str(), request.target.as_str()) {
                 ("HEAD", _) => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"),
@@ -123,7 +123,7 @@ fn responses_without_a_body_have_none() {
 #[test]
 fn interim_responses_are_passed_on_to_those_who_know_them() {
     const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-    let backend = Backend::new(|connection| {
+    let backend = HttpBackend::new(|connection| {
         while connection.request().is_some() {
             connection.send(HINTS);
             connection.send([HINTS.as_bytes(), &response("200 OK", "", "done")].concat());
@@ -149,7 +149,7 @@ fn large_bodies_come_unharmed_whatever_their_framing() {
     fn pattern(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
     }
-    let backend = Backend::new(|connection| {
+    let backend = HttpBackend::new(|connection| {
         while let Some(request) = connection.request() {
             let (kind, length) = request.target[1..].split_once('/').expect("a kind and a length");
             let body = pattern(length.parse().expect("a length"));
@@ -185,7 +185,7 @@ fn large_bodies_come_unharmed_whatever_their_framing() {
 
 #[test]
 fn a_slow_client_holds_up_the_server_within_bounds() {
-    let backend = Backend::new(|connection| {
+    let backend = HttpBackend::new(|connection| {
         if connection.request().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
             for _ in 0..100 {

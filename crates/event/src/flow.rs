@@ -10,70 +10,26 @@
 //!
 //! [`carry`] is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use nix::unistd::pipe2;
 use tracing::debug;
 
 use crate::core::Core;
 use crate::error::StreamError;
+use crate::kernel_pipe::{KernelPipe, SCRATCH, SPLICE_MOST};
+use crate::pace::Pace;
 use crate::stream::Stream;
 use crate::waiting::Readiness;
 
-/// The size of the scratch buffer, and what a kernel pipe holds.
-const SCRATCH: usize = 64 * 1024;
 /// After this many reads that fill the scratch buffer a flow splices.
 const FULL_READS: u8 = 3;
 /// A splice of less than this is a small piece, and after [`SMALL_PIECES`] of them a flow copies.
 const SMALL_PIECE: usize = 8 * 1024;
 const SMALL_PIECES: u8 = 4;
-/// How many idle kernel pipes a worker keeps.
-const PIPES_KEPT: usize = 16;
-
-/// What a worker keeps for its flows.
-pub(crate) struct PipeStore {
-    scratch: RefCell<Box<[u8]>>,
-    pipes: RefCell<Vec<KernelPipe>>,
-}
-
-impl Default for PipeStore {
-    fn default() -> Self {
-        let scratch = vec![0; SCRATCH].into_boxed_slice();
-        Self { scratch: RefCell::new(scratch), pipes: RefCell::default() }
-    }
-}
-
-struct KernelPipe {
-    source: OwnedFd,
-    sink: OwnedFd,
-}
-
-impl PipeStore {
-    fn take_pipe(&self) -> nix::Result<KernelPipe> {
-        if let Some(pipe) = self.pipes.borrow_mut().pop() {
-            return Ok(pipe);
-        }
-        let (source, sink) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        // More than the default needs a privilege or headroom in pipe-user-pages; without it the
-        // default serves.
-        let _ = fcntl(&sink, FcntlArg::F_SETPIPE_SZ(4 * SCRATCH as i32));
-        Ok(KernelPipe { source, sink })
-    }
-
-    fn give_back(&self, pipe: KernelPipe) {
-        let mut pipes = self.pipes.borrow_mut();
-        if pipes.len() < PIPES_KEPT {
-            pipes.push(pipe);
-        }
-    }
-}
 
 impl Core {
     /// Lends the worker's scratch buffer, 64 KiB that are hot. Its content is what the last user left.
@@ -186,9 +142,13 @@ pub(crate) struct Flow<'a> {
     from: &'a Stream,
     to: &'a Stream,
     carrying: Carrying,
-    load: Load,
+    pub(crate) load: Load,
     /// Bytes still to be received.
     left: u64,
+    /// The rate that the flow is held to.
+    pub(crate) pace: Option<Pace>,
+    /// The rate allows nothing now.
+    paused: bool,
     held: Held,
     /// Reads in a row that filled the scratch buffer, or pieces in a row that were small.
     streak: u8,
@@ -208,6 +168,8 @@ impl<'a> Flow<'a> {
             carrying,
             load,
             left: load.most,
+            pace: None,
+            paused: false,
             held: Held::Bytes { bytes: Vec::new(), sent: 0 },
             streak: 0,
             ended: false,
@@ -225,11 +187,31 @@ impl<'a> Flow<'a> {
                 self.send()?;
             } else if !self.ended && self.left > 0 {
                 std::task::ready!(poll(self.from.readable(), context)).map_err(Stop::receiving)?;
-                self.receive()?;
+                let allowed = self.allowance();
+                self.paused = allowed == 0;
+                if self.paused {
+                    return Poll::Pending;
+                }
+                self.receive(allowed)?;
             } else {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    /// Has `bytes` sent before anything that is received.
+    pub(crate) fn begin_with(&mut self, bytes: Vec<u8>) {
+        self.held = Held::Bytes { bytes, sent: 0 };
+    }
+
+    /// How many bytes the rate lets be received now.
+    fn allowance(&mut self) -> usize {
+        self.pace.as_mut().map_or(usize::MAX, |pace| pace.allowance(self.from.core().now()))
+    }
+
+    /// How long the rate has the flow wait.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.pace.as_ref().filter(|_| self.paused).map(Pace::pause)
     }
 
     /// Puts off the time-outs to receive.
@@ -240,13 +222,16 @@ impl<'a> Flow<'a> {
         }
     }
 
-    fn receive(&mut self) -> Result<(), Stop> {
+    fn receive(&mut self, allowed: usize) -> Result<(), Stop> {
         let received = match &self.held {
-            Held::Bytes { .. } => self.receive_copying()?,
-            Held::Piped { pipe, .. } => match self.from.try_splice_in(&pipe.sink, self.room(SPLICE_MOST)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-                result => Some(result.map_err(Stop::receiving)?),
-            },
+            Held::Bytes { .. } => self.receive_copying(allowed)?,
+            Held::Piped { pipe, .. } => {
+                let most = self.room(SPLICE_MOST.min(allowed));
+                match self.from.try_splice_in(&pipe.sink, most) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                    result => Some(result.map_err(Stop::receiving)?),
+                }
+            }
         };
         match received {
             None => return Ok(()),
@@ -254,6 +239,9 @@ impl<'a> Flow<'a> {
             Some(count) => {
                 self.note_activity();
                 self.left -= count as u64;
+                if let Some(pace) = &mut self.pace {
+                    pace.spend(count);
+                }
                 if let Held::Piped { filled, .. } = &mut self.held {
                     *filled = count;
                 }
@@ -270,10 +258,11 @@ impl<'a> Flow<'a> {
 
     /// Receives into the scratch buffer and sends from there; what the other side does not take is
     /// held.
-    fn receive_copying(&mut self) -> Result<Option<usize>, Stop> {
+    fn receive_copying(&mut self, allowed: usize) -> Result<Option<usize>, Stop> {
         let store = &self.from.core().inner().pipes;
         let scratch = &mut **store.scratch.borrow_mut();
-        let asked = if self.load.leaves_rest { self.room(SCRATCH) } else { SCRATCH };
+        let most = SCRATCH.min(allowed);
+        let asked = if self.load.leaves_rest { self.room(most) } else { most };
         let count = match self.from.try_receive(&mut scratch[..asked]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             result => result.map_err(Stop::receiving)?,
@@ -372,21 +361,3 @@ impl Drop for Flow<'_> {
 fn poll(mut readiness: Readiness<'_>, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
     Pin::new(&mut readiness).poll(context)
 }
-
-impl Stream {
-    /// Moves what is there, at most `most` bytes, into a kernel pipe that is empty. `Ok(0)` is the
-    /// end of the peer's stream. Fewer bytes than asked for do not mean that the socket is drained:
-    /// a pipe has a number of places, and packets may be small.
-    fn try_splice_in(&self, sink: &OwnedFd, most: usize) -> io::Result<usize> {
-        self.receiving(0, |socket| Ok(splice(socket, None, sink, None, most, SPLICE_FLAGS)?))
-    }
-
-    /// Moves at most `most` bytes out of a kernel pipe into the socket.
-    fn try_splice_out(&self, source: &OwnedFd, most: usize) -> io::Result<usize> {
-        self.sending(|socket| Ok(splice(source, None, socket, None, most, SPLICE_FLAGS)?))
-    }
-}
-
-const SPLICE_FLAGS: SpliceFFlags = SpliceFFlags::SPLICE_F_MOVE.union(SpliceFFlags::SPLICE_F_NONBLOCK);
-/// What one splice is asked for: more than a pipe holds, so that the pipe is the limit.
-const SPLICE_MOST: usize = 1024 * 1024;

@@ -36,7 +36,7 @@ impl Handler {
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
-        store: &files::FileStore,
+        store: &files::store::FileStore,
         out: &mut Vec<u8>,
     ) -> Answer {
         match self {
@@ -46,7 +46,7 @@ impl Handler {
             Handler::Proxy(_) if request.head.method == Method::Trace => {
                 exchange::page(request, 405, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n", out)
             }
-            Handler::Proxy(_) => Answer { status: 0, body: 0, rest: Rest::Proxy },
+            Handler::Proxy(_) => Answer { rest: Rest::Proxy, ..Answer::complete(0, 0) },
             Handler::Nothing => exchange::page(request, 404, b"", out),
         }
     }

@@ -122,13 +122,15 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
             .related(other, "or this?")
             .help("remove one of the two");
     }
-    if let (Some((_, place)), Some(index)) =
-        (answer.or(pass), own.index.as_ref().and_then(|index| index.first()))
-    {
-        findings
-            .warning(index.place(), "`index` has no effect here")
-            .label("no file is looked for")
-            .related(place, "as this answers");
+    let index = own.index.as_ref().and_then(|index| index.first()).map(Located::place);
+    let precompressed = own.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
+    for (key, place) in [("index", index), ("precompressed", precompressed)] {
+        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass)) {
+            findings
+                .warning(place, format!("`{key}` has no effect here"))
+                .label("no file is looked for")
+                .related(elsewhere, "as this is the answer");
+        }
     }
     if said.is_empty()
         && location.root.is_none()
