@@ -1,6 +1,7 @@
 //! A test's config file, written table by table.
 
 use std::fmt::Write;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use crate::{Directory, Port};
@@ -110,6 +111,20 @@ impl Config {
     pub fn server_with(mut self, keys: &str) -> Config {
         let _ = writeln!(self.servers, "\n[[http.servers]]\n{keys}");
         self
+    }
+
+    /// Adds an upstream with these keys, beside those of its servers.
+    pub fn upstream(mut self, name: &str, servers: &[SocketAddrV4], keys: &str) -> Config {
+        let servers: Vec<String> = servers.iter().map(|address| format!("\"{address}\"")).collect();
+        let servers = servers.join(", ");
+        let _ = writeln!(self.servers, "\n[http.upstreams.{name}]\nservers = [{servers}]\n{keys}");
+        self
+    }
+
+    /// Adds a location that passes everything that begins with `path` on to an upstream or an address, with these
+    /// keys of `proxy`.
+    pub fn passing(self, path: &str, to: impl std::fmt::Display, keys: &str) -> Config {
+        self.location(path, &format!("proxy_pass = \"http://{to}\"\n[http.servers.locations.proxy]\n{keys}"))
     }
 
     /// Adds a location with these keys to the last server: everything that begins with `path`.

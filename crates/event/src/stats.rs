@@ -58,6 +58,26 @@ named_words! {
         BytesReceived = "bytes_received",
         /// Bytes sent to peers.
         BytesSent = "bytes_sent",
+        /// Connections that servers, or the way to them, refused.
+        UpstreamRefused = "upstream_refused",
+        /// Connections with servers that did not come about in time.
+        UpstreamConnectTimeouts = "upstream_connect_timeouts",
+        /// Servers that took nothing of a request in time.
+        UpstreamSendTimeouts = "upstream_send_timeouts",
+        /// Servers that sent nothing of a response in time.
+        UpstreamReceiveTimeouts = "upstream_receive_timeouts",
+        /// Servers that closed a connection before a response was whole.
+        UpstreamClosed = "upstream_closed",
+        /// Connections with servers that were reset, or broke otherwise.
+        UpstreamReset = "upstream_reset",
+        /// Responses of servers that broke the protocol.
+        UpstreamInvalid = "upstream_invalid",
+        /// Responses of servers for which another server was asked.
+        UpstreamAnswers = "upstream_answers",
+        /// Connections with servers for which this worker had no slot or descriptor.
+        UpstreamLocal = "upstream_local",
+        /// Requests that were sent again, to another server or on another connection.
+        UpstreamRetries = "upstream_retries",
         /// Datagrams received.
         DatagramsReceived = "datagrams_received",
         /// Datagrams sent.

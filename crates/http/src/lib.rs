@@ -42,10 +42,12 @@ mod plan;
 mod range;
 mod request_id;
 mod response;
+mod reused_future;
 mod router;
 mod rules;
 mod server;
 mod types;
+mod upstreams;
 mod values;
 mod variables;
 

@@ -9,6 +9,7 @@ use drover_service::text::{push_address, push_number, push_seconds};
 
 use crate::h1::head::Head;
 use crate::h1::name::Name;
+use crate::handler::proxy::{Told, Trail};
 use crate::map::MapVariable;
 use crate::path;
 use crate::pattern::Groups;
@@ -53,6 +54,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) request_length: u64,
     /// The answer's head; only where a template [needs](Variable::is_sent_field) it.
     pub(crate) sent_head: &'a [u8],
+    /// The servers that the request was passed on to.
+    pub(crate) trail: Option<&'a Trail>,
     /// Milliseconds from the request's first byte.
     pub(crate) request_time: u64,
     /// Milliseconds since the epoch.
@@ -98,6 +101,8 @@ pub(crate) enum Variable {
     Status,
     TimeIso8601,
     TimeLocal,
+    /// Something about the servers that the request was passed on to.
+    Upstream(Told),
     Uri,
     Worker,
     /// `$arg_NAME`: an argument of the query, as it was sent.
@@ -154,6 +159,14 @@ const NAMES: &[(&str, Variable)] = &[
     ("status", Variable::Status),
     ("time_iso8601", Variable::TimeIso8601),
     ("time_local", Variable::TimeLocal),
+    ("upstream_addr", Variable::Upstream(Told::Addr)),
+    ("upstream_bytes_received", Variable::Upstream(Told::BytesReceived)),
+    ("upstream_bytes_sent", Variable::Upstream(Told::BytesSent)),
+    ("upstream_connect_time", Variable::Upstream(Told::ConnectTime)),
+    ("upstream_error", Variable::Upstream(Told::Error)),
+    ("upstream_header_time", Variable::Upstream(Told::HeaderTime)),
+    ("upstream_response_time", Variable::Upstream(Told::ResponseTime)),
+    ("upstream_status", Variable::Upstream(Told::Status)),
     ("uri", Variable::Uri),
     ("worker", Variable::Worker),
 ];
@@ -263,6 +276,7 @@ impl drover_service::Variable for Variable {
             Variable::Status => push_number(out, u64::from(facts.status)),
             Variable::TimeIso8601 => out.extend_from_slice(facts.time_iso8601.as_bytes()),
             Variable::TimeLocal => out.extend_from_slice(facts.time_local.as_bytes()),
+            Variable::Upstream(told) => facts.trail.map_or((), |trail| trail.push(*told, out)),
             Variable::Uri => text(out, facts.of_head(|head| head.path(facts.bytes))),
             Variable::Worker => push_number(out, u64::from(facts.worker)),
             Variable::Arg(name) => text(out, facts.argument(name).unwrap_or_default()),
@@ -398,6 +412,7 @@ mod tests {
             bytes_sent: 150,
             body_bytes_sent: 3,
             request_length: 99,
+            trail: None,
             sent_head: b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n",
             request_time: 12,
             unix_millis: 1_136_214_245_007,

@@ -26,6 +26,7 @@ impl Work {
                 bytes_sent: head + body + rest,
                 body_bytes_sent: body + rest,
                 sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
+                trail: Some(&self.trail),
                 ..*facts
             };
             on.worker.log(on.stream.core(), log, &facts);
@@ -82,6 +83,7 @@ impl Work {
 }
 
 /// What a request is known by, for its variables.
+#[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) head: Option<&'a Head>,
     pub(crate) bytes: &'a [u8],

@@ -121,7 +121,7 @@ impl Route {
     }
 
     /// From here on an error is an error, without a page.
-    fn fail(&mut self, status: u16) {
+    pub(super) fn fail(&mut self, status: u16) {
         self.course = Course::Error(status);
         self.shown = Some(Box::new(Shown { error: status, status: PageStatus::Page, fields: Vec::new() }));
     }

@@ -9,7 +9,7 @@ use drover_service::access_log::{LogPlan, Target};
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
 use crate::access::TrustedProxies;
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch};
+use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch, ProxyPass};
 use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
@@ -18,6 +18,7 @@ use crate::handler::files::Files;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
 use crate::handler::fixed::Fixed;
+use crate::handler::proxy::{Destination, Proxy};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
 use crate::own::OwnVariables;
@@ -25,6 +26,7 @@ use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
 use crate::rules::Rule;
 use crate::types::Types;
+use crate::upstreams::Upstreams;
 use crate::variables::{Template, Variable};
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
@@ -39,6 +41,7 @@ struct Compiler<'a> {
     locations: Vec<Location>,
     default_log: Option<LogUse>,
     own: OwnVariables,
+    upstreams: Upstreams,
     limits: Limits,
     named: Vec<usize>,
     /// The numbers among `named` of the named locations of the server at hand.
@@ -56,6 +59,7 @@ impl<'a> Compiler<'a> {
         let own = OwnVariables::of(config)?;
         let mut compiler = Compiler {
             config,
+            upstreams: Upstreams::new(&config.upstreams, workers, &own)?,
             server: server.into(),
             roots: Vec::new(),
             logs: Vec::new(),
@@ -127,6 +131,7 @@ impl<'a> Compiler<'a> {
             logs: self.logs,
             default_log: self.default_log,
             store,
+            upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
             encoders: config.compression.max_concurrent,
         })
@@ -210,10 +215,13 @@ impl<'a> Compiler<'a> {
         };
         let root = config.root.as_ref().or(server.root.as_ref());
         let compression = self.compression(config);
-        let handler = match (&config.return_, root) {
-            (Some(fixed), _) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?),
-            (None, Some(root)) => self.files(root, server, config, compression)?,
-            (None, None) => Handler::Nothing,
+        let handler = match (&config.return_, &config.proxy_pass, root) {
+            (Some(fixed), ..) => {
+                Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
+            }
+            (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
+            (None, None, Some(root)) => self.files(root, server, config, compression)?,
+            (None, None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
             Some(log) => self.log_use(log)?,
@@ -286,6 +294,20 @@ impl<'a> Compiler<'a> {
             rules.push(rule.map_err(|source| PlanError::Rule { of: of.to_owned(), source })?);
         }
         Ok(rules)
+    }
+
+    fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
+        let path = || location.path.to_string();
+        let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
+        let (upstream, key) = self.upstreams.find(pass.server, &self.own)?;
+        let matched = match &*location.path {
+            PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix) => prefix.len(),
+            PathMatch::Exact(_) | PathMatch::Expression(_) | PathMatch::Named(_) => usize::MAX,
+        };
+        let to = Destination { upstream, key, pass, matched, max_headers: self.config.max_headers as usize };
+        let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
+        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
+            .map_err(|source| PlanError::Location { path: path(), source })
     }
 
     fn files(
