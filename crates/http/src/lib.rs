@@ -31,6 +31,7 @@ pub(crate) mod h1;
 mod handler;
 mod header_changes;
 mod limits;
+mod log_budget;
 mod map;
 mod networks;
 mod open;

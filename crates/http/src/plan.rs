@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_service::TemplateError;
-use drover_service::access_log::{LogPlan, Target};
+use drover_service::access_log::LogPlan;
+use drover_service::{LogFormat, TemplateError};
 
 use crate::access::TrustedProxies;
 use crate::config::{self, AccessRule, Listener};
@@ -25,9 +25,9 @@ use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
 use crate::router::{Hosts, Paths};
-use crate::rules::{Rule, RuleError};
+use crate::rules::{Condition, Rule, RuleError};
 use crate::values::Values;
-use crate::variables::Template;
+use crate::variables::Variable;
 
 /// A config made ready to serve.
 #[derive(Clone)]
@@ -242,7 +242,9 @@ impl Gate {
 pub(crate) struct LogUse {
     /// Number of the log.
     pub(crate) log: usize,
-    pub(crate) format: Rc<Template>,
+    /// Only requests of which this is true are logged.
+    pub(crate) when: Option<Rc<Condition>>,
+    pub(crate) format: Rc<LogFormat<Variable>>,
     pub(crate) needs_local: bool,
     pub(crate) needs_sent_head: bool,
     pub(crate) needs_time: bool,
@@ -270,10 +272,7 @@ impl Plan {
     /// The files that access logs are written to, each once. The master creates them so that workers, with
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
-        self.0.logs.iter().filter_map(|log| match &log.target {
-            Target::File(path) => Some(path.as_path()),
-            Target::Stderr | Target::Stdout => None,
-        })
+        self.0.logs.iter().filter_map(|log| log.target.file())
     }
 
     /// The size that the worker's pooled buffers need: a whole head and what follows it.

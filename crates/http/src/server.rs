@@ -16,6 +16,7 @@ use crate::h1::at_length::{AtLength, at_length};
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
 use crate::handler::files::store::FileStore;
+use crate::log_budget::LogBudget;
 use crate::plan::{Compiled, LogUse, Plan};
 use crate::request_id::RequestIds;
 use crate::reused_future::ReusedFutures;
@@ -71,6 +72,7 @@ impl Plan {
             store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
+            refusals: LogBudget::default(),
             ids: RequestIds::new().map_err(StartError::Random)?,
             pid: std::process::id(),
             worker: core.settings().worker,
@@ -93,6 +95,8 @@ pub(crate) struct WorkerState {
     pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) time: RefCell<LocalTime>,
     pub(crate) ids: RequestIds,
+    /// For lines about requests that are refused.
+    pub(crate) refusals: LogBudget,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Logs,
@@ -134,7 +138,9 @@ impl WorkerState {
 
     /// Writes a line about a request.
     pub(crate) fn log(&self, core: &Core, log_use: &LogUse, facts: &Facts<'_>) {
-        self.logs.line(core, log_use.log, |line| log_use.format.push_for_log(facts, line));
+        if log_use.when.as_ref().is_none_or(|when| when.holds(facts)) {
+            self.logs.line(core, log_use.log, |line| log_use.format.push(facts, line));
+        }
     }
 }
 

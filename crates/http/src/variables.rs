@@ -227,6 +227,25 @@ impl drover_service::Variable for Variable {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, variable)| variable.clone())
     }
 
+    fn is_number(&self) -> bool {
+        matches!(
+            self,
+            Variable::BodyBytesSent
+                | Variable::BytesSent
+                | Variable::Connection
+                | Variable::ConnectionRequests
+                | Variable::Msec
+                | Variable::PeerPort
+                | Variable::Pid
+                | Variable::RemotePort
+                | Variable::RequestLength
+                | Variable::RequestTime
+                | Variable::ServerPort
+                | Variable::Status
+                | Variable::Worker
+        )
+    }
+
     /// `http_` and `sent_http_` take any field's name, `arg_` and `cookie_` those of arguments and cookies.
     fn names() -> impl Iterator<Item = &'static str> {
         let further =

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
+use drover_service::LogFormatConfig;
 use drover_upstream::config::Upstream;
 
 pub use access::{AccessRule, RealIp};
@@ -100,7 +101,7 @@ drover_config::table! {
         pub access_log: AccessLog = AccessLog::default(),
         /// Formats of access logs by name, beside the built-in "combined".
         #[example = "by_worker = \"$pid $request $status\""]
-        pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        pub log_formats: BTreeMap<String, LogFormatConfig> = BTreeMap::new(),
         /// Changes to the fields of responses, where neither location nor server says otherwise.
         #[example = "{ set = { X-Served-By = \"$hostname\" } }"]
         pub headers: Option<Headers> = None,

@@ -38,7 +38,12 @@ impl Work {
     pub(super) fn refuse(&mut self, on: &Conversation, refusal: Refusal) {
         let (number, peer) = (on.stream.number(), on.stream.peer());
         let status = refusal.rule.status();
-        info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
+        if let Some(kept_back) = on.worker.refusals.line(on.stream.core().now()) {
+            if kept_back > 0 {
+                info!("{kept_back} more invalid requests were answered before this one");
+            }
+            info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
+        }
         self.answer_error(on, status);
     }
 

@@ -23,7 +23,7 @@ use crate::exchange::Elsewhere;
 use crate::limits::Held;
 use crate::path;
 use crate::response;
-use crate::rules::{Condition, Rewrite, Rule, Test};
+use crate::rules::{Condition, Rewrite, Rule, Test, is_set};
 use crate::values::Values;
 
 /// How often a request may be sent elsewhere, as in nginx.
@@ -212,7 +212,7 @@ impl Work {
         let mut text = Vec::new();
         self.render(on, &condition.text, &mut text);
         let holds = match &condition.test {
-            Test::IsSet => !text.is_empty() && text != b"0",
+            Test::IsSet => is_set(&text),
             Test::Equals(template) => {
                 let mut other = Vec::new();
                 self.render(on, template, &mut other);

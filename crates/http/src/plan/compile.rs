@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use drover_config::Located;
 use drover_service::access_log::{LogPlan, Target};
+use drover_service::{LogFormat, LogFormatConfig};
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
 use crate::access::TrustedProxies;
@@ -24,7 +25,7 @@ use crate::limits::Limits;
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
-use crate::rules::Rule;
+use crate::rules::{Condition, Rule};
 use crate::types::Types;
 use crate::upstreams::Upstreams;
 use crate::variables::{Template, Variable};
@@ -344,7 +345,13 @@ impl<'a> Compiler<'a> {
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let Some(target) = Target::of(&config.file) else { return Ok(None) };
+        let target = match &config.syslog {
+            Some(syslog) => Some(Target::Syslog((**syslog).clone())),
+            None => Target::of(&config.file),
+        };
+        let Some(target) = target else { return Ok(None) };
+        let when = config.when.as_ref().map(|when| Condition::new(when, &self.own)).transpose();
+        let when = when.map_err(|source| PlanError::Rule { of: "access_log".to_owned(), source })?;
         let format = Rc::new(self.format(&config.format)?);
         let log = match self.logs.iter().position(|log| log.target == target) {
             Some(log) => log,
@@ -353,20 +360,25 @@ impl<'a> Compiler<'a> {
                 self.logs.len() - 1
             }
         };
+        let uses = |test: fn(&Variable) -> bool| {
+            format.uses(test) || when.as_ref().is_some_and(|when| when.uses(test))
+        };
         Ok(Some(LogUse {
             log,
-            needs_local: format.uses(Variable::is_local),
-            needs_sent_head: format.uses(Variable::is_sent_field),
-            needs_time: format.uses(Variable::is_local_time),
+            needs_local: uses(Variable::is_local),
+            needs_sent_head: uses(Variable::is_sent_field),
+            needs_time: uses(Variable::is_local_time),
+            when: when.map(Rc::new),
             format,
         }))
     }
 
-    fn format(&self, name: &str) -> Result<Template, PlanError> {
-        let own = self.config.log_formats.get(name).map(|text| text.as_str());
-        let text = own
-            .or_else(|| BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text));
-        let text = text.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
-        self.own.template(text).map_err(|source| PlanError::Format { name: name.to_owned(), source })
+    fn format(&self, name: &str) -> Result<LogFormat<Variable>, PlanError> {
+        let text = BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name);
+        let built_in = text.map(|(_, text)| LogFormatConfig::of_text((*text).to_owned().into()));
+        let own = self.config.log_formats.get(name).cloned().or(built_in);
+        let format = own.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
+        LogFormat::new(&format, |text| self.own.template(text))
+            .map_err(|source| PlanError::Format { name: name.to_owned(), source })
     }
 }
