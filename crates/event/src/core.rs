@@ -115,6 +115,8 @@ pub(crate) struct State {
     /// Connections with peers that are open.
     pub(crate) open: u32,
     pub(crate) draining: bool,
+    /// The worker is being dropped, and with it what is open.
+    pub(crate) ending: bool,
     /// Idle connections are being asked to close.
     pub(crate) reclaiming: bool,
     /// Timers are expiring: one that is set now is due in a later turn.
@@ -173,6 +175,7 @@ impl Core {
             sessions: Sessions::default(),
             open: 0,
             draining: false,
+            ending: false,
             reclaiming: false,
             expiring: false,
             moved: 0,

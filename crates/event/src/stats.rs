@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use drover_sys::memory::{SharedWords, WordBlock};
 use drover_sys::named_words;
 
+use crate::close::CloseReason;
 use crate::connection::Phase;
 use crate::lag::{CUMULATIVE_LAG_WORDS, LAG_WORDS};
 
@@ -94,7 +95,8 @@ named_words! {
     }
 }
 
-const GAUGES_AT: usize = Counter::ALL.len();
+const CLOSES_AT: usize = Counter::ALL.len();
+const GAUGES_AT: usize = CLOSES_AT + CloseReason::ALL.len();
 const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
 
 /// The words of one worker.
@@ -114,6 +116,11 @@ impl Stats {
     /// The word of `counter` within a block.
     pub const fn counter_word(counter: Counter) -> usize {
         counter as usize
+    }
+
+    /// The word that counts the connections which ended for `reason`.
+    pub const fn close_word(reason: CloseReason) -> usize {
+        CLOSES_AT + reason as usize
     }
 
     /// The word of `gauge` within a block.
@@ -161,6 +168,16 @@ impl Stats {
     /// The value of a counter.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.0[Self::counter_word(counter)].load(Relaxed)
+    }
+
+    /// Counts a connection that ended.
+    pub(crate) fn count_close(&self, reason: CloseReason) {
+        self.change(Self::close_word(reason), 1);
+    }
+
+    /// How many connections ended for `reason`.
+    pub fn closes(&self, reason: CloseReason) -> u64 {
+        self.0[Self::close_word(reason)].load(Relaxed)
     }
 
     /// Sets a gauge.

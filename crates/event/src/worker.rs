@@ -201,6 +201,7 @@ fn rang(alarm: &Alarm, reports: &[Report]) -> bool {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.core.state().ending = true;
         // Streams inside tasks hold the core, and services may: without this they would hold each
         // other for ever. A task that is dropped may have started another.
         loop {

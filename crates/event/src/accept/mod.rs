@@ -26,6 +26,7 @@ use nix::errno::Errno;
 use tracing::{debug, error, warn};
 
 use crate::backend::Mode;
+use crate::close::CloseReason;
 use crate::connection::{Asked, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
@@ -175,6 +176,7 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     let inner = &mut *state;
     let Some(slot) = core.lend(inner, Some(socket), Holder::Peer) else {
         core.stats().add(Counter::Dropped, 1);
+        core.stats().count_close(CloseReason::NoSlot);
         inner.gate.set_threshold(inner.slots.capacity(), 0);
         error!(
             peer = %peer,

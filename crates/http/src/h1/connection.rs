@@ -211,6 +211,7 @@ impl Conversation {
             pid: self.worker.pid,
             worker: self.worker.worker,
             connection: self.stream.number(),
+            close_reason: self.stream.close_reason(),
             connection_requests: self.requests,
             server_name: &self.worker.plan.servers[about.server].name,
             status: 0,

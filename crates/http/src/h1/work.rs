@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_event::{Buffer, Counter, Millis};
+use drover_event::{Buffer, CloseReason, Counter, Millis};
 
 use super::body::Body;
 use super::connection::Conversation;
@@ -245,7 +245,13 @@ impl Work {
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
             false if stays && head.keep_alive => Fate::KeepTold,
-            _ => Fate::Close,
+            _ => {
+                on.stream.close_because(match on.requests < plan.keepalive_requests {
+                    true => CloseReason::ClientAsked,
+                    false => CloseReason::KeepaliveRequests,
+                });
+                Fate::Close
+            }
         };
         self.unread = false;
         self.stage = Stage::Answer;
@@ -267,6 +273,7 @@ impl Work {
         if waits && refuses {
             // The final answer at once: whether the body follows is then the client's choice, so the
             // connection cannot go on (RFC 9110, 10.1.1).
+            on.stream.close_because(CloseReason::LastAnswer);
             self.fate = Fate::Close;
             self.unread = true;
             return;
@@ -304,6 +311,7 @@ impl Work {
         }
         // Only now: the worker may have begun to drain while a body or a delay was waited for.
         if on.is_last() {
+            on.stream.close_because(CloseReason::Drained);
             self.fate = Fate::Close;
         }
         let before = self.output.len();
