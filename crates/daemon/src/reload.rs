@@ -9,6 +9,7 @@
 //! One at a time: whatever is asked for meanwhile becomes one more reload afterwards. The first start is a
 //! reload too, from an empty generation; where that is refused, the daemon ends.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -97,6 +98,7 @@ impl Master {
                     warn!("not every worker let go of the sockets on their way out: closing them anyway");
                 }
                 if released || overdue {
+                    self.show_listeners(self.generation.sockets.surplus());
                     self.generation.sockets.release();
                     self.reload = None;
                 }
@@ -193,6 +195,7 @@ impl Master {
         let before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
         self.free_seats(&before);
+        self.show_listeners(before.sockets.closing(&self.generation.sockets));
         // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
         // queued before they close them.
         before.sockets.leave(&self.generation.sockets);
@@ -219,6 +222,12 @@ impl Master {
         } else {
             self.board.reload_ends(true, &summary);
         }
+    }
+
+    /// Shows the listeners of the generation that serves, while the sockets in `closing` are still open.
+    fn show_listeners<'a>(&'a self, closing: impl Iterator<Item = &'a OwnedFd>) {
+        let Generation { number, sockets, strategies, .. } = &self.generation;
+        self.board.show_listeners(&sockets.listed(strategies), closing, *number);
     }
 
     /// What is said once, when the first workers serve.

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use drover_config::ListenAddress;
+use drover_event::Strategy;
 use drover_sys::listen;
 use nix::sys::socket::{
     self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt,
@@ -27,6 +28,7 @@ use tracing::{debug, warn};
 
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
+use crate::scoreboard::{self, Listed, Transport};
 use crate::unix_socket;
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
@@ -229,6 +231,34 @@ impl Sockets {
         self.0.iter().filter_map(inherited).collect()
     }
 
+    /// The listeners as the scoreboard shows them.
+    pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
+        let listed = |(address, group): (&Address, &Group)| Listed {
+            address: address.to_string(),
+            transport: match address.place {
+                ListenAddress::Tcp(_) => Transport::Tcp,
+                ListenAddress::Unix(_) => Transport::Unix,
+            },
+            strategy: strategies.get(address).copied().unwrap_or_default(),
+            backlog: group.wanted.backlog,
+            sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
+        };
+        self.0.iter().map(listed).collect()
+    }
+
+    /// The sockets whose counts `after` does not go on with.
+    pub(crate) fn closing<'a>(&'a self, after: &'a Sockets) -> impl Iterator<Item = &'a OwnedFd> {
+        let kept = |socket: &Rc<OwnedFd>| {
+            after.0.values().any(|group| group.counted().any(|own| Rc::ptr_eq(own, socket)))
+        };
+        self.0.values().flat_map(Group::counted).filter(move |socket| !kept(socket)).map(|socket| &**socket)
+    }
+
+    /// The sockets that [`Sockets::release`] closes.
+    pub(crate) fn surplus(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.0.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
+    }
+
     fn with_port(&self, port: Option<u16>) -> impl Iterator<Item = &Rc<OwnedFd>> {
         let here = self.0.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
         here.flat_map(|(_, group)| group.sockets.iter())
@@ -236,6 +266,11 @@ impl Sockets {
 }
 
 impl Group {
+    /// Those that are counted here: what was turned away at one that is taken over stays with its address.
+    fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
+        self.sockets.iter().chain(&self.surplus)
+    }
+
     fn commit(&mut self) -> io::Result<()> {
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.growing_from.take().is_some() {

@@ -237,6 +237,9 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
         for socket in surplus {
             core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
         }
+        if let Some(number) = start.block.listener(&options.address) {
+            core.count_accepts(&options.address, number);
+        }
     }
     Ok(())
 }

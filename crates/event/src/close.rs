@@ -59,7 +59,11 @@ impl CloseReason {
     pub(crate) fn of_end(phase: Phase, reset: bool) -> Self {
         let under_way = matches!(
             phase,
-            Phase::ReadingHead | Phase::ReadingBody | Phase::Working | Phase::WaitingUpstream | Phase::Sending
+            Phase::ReadingHead
+                | Phase::ReadingBody
+                | Phase::Working
+                | Phase::WaitingUpstream
+                | Phase::Sending
         );
         if reset || under_way { Self::ClientAborted } else { Self::ClientClosed }
     }

@@ -96,7 +96,8 @@ named_words! {
 }
 
 const CLOSES_AT: usize = Counter::ALL.len();
-const GAUGES_AT: usize = CLOSES_AT + CloseReason::ALL.len();
+const LISTENERS_AT: usize = CLOSES_AT + CloseReason::ALL.len();
+const GAUGES_AT: usize = LISTENERS_AT + Stats::LISTENERS;
 const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
 
 /// The words of one worker.
@@ -112,6 +113,14 @@ impl Stats {
 
     /// Where the section begins that [`Lag`](crate::Lag) reads.
     pub(crate) const LAG_AT: usize = PHASES_AT + Phase::COUNT;
+
+    /// How many listeners have their accepts counted by themselves.
+    pub const LISTENERS: usize = 128;
+
+    /// The word that counts the accepts of a listener, by its number among all workers' listeners.
+    pub const fn accepts_word(listener: usize) -> usize {
+        LISTENERS_AT + listener
+    }
 
     /// The word of `counter` within a block.
     pub const fn counter_word(counter: Counter) -> usize {
@@ -173,6 +182,14 @@ impl Stats {
     /// Counts a connection that ended.
     pub(crate) fn count_close(&self, reason: CloseReason) {
         self.change(Self::close_word(reason), 1);
+    }
+
+    /// Counts an accept of a listener, by its number among all workers' listeners; those past
+    /// [`Stats::LISTENERS`] are not counted.
+    pub(crate) fn count_accept(&self, listener: u32) {
+        if (listener as usize) < Self::LISTENERS {
+            self.change(Self::accepts_word(listener as usize), 1);
+        }
     }
 
     /// How many connections ended for `reason`.

@@ -4,6 +4,7 @@
 //! header      magic, version, shape                      8 words
 //! mutex       the accept mutex, on a line of its own     8 words
 //! master      pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
+//! listeners   address, strategy, sockets ([`listeners`])
 //! totals      counts of workers that have ended          [`STATS_WORDS`]
 //! identities  whose each block is                        [`BLOCKS`] times [`IDENTITY_WORDS`]
 //! blocks      what each worker counts, while it lives    [`BLOCKS`] times [`STATS_WORDS`]
@@ -18,6 +19,7 @@
 //! The master locks the file ([`crate::lock`]), which also keeps a second daemon out of its directory.
 
 mod layout;
+mod listeners;
 mod snapshot;
 
 use std::fs::File;
@@ -40,6 +42,7 @@ use layout::{
 };
 
 pub(crate) use layout::{MasterState, WorkerState};
+pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
 #[cfg(test)]
 pub(crate) use snapshot::unlocked;
 pub(crate) use snapshot::{ReadError, Snapshot, Watch, WorkerView};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::Duration;
 
-use drover_event::{Counter, Gauge, Lag, Phase, Stats};
+use drover_event::{CloseReason, Counter, Gauge, Histogram, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -15,6 +15,7 @@ use super::layout::{
     BLOCKS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState, SHAPE, TOTALS_AT, WORDS, WorkerState,
     block_at, identity_at,
 };
+use super::listeners::ListenerView;
 use crate::lock;
 
 /// How often a reader looks again when it met a writer.
@@ -108,6 +109,16 @@ impl WorkerView {
         Lag::of_block(&self.words)
     }
 
+    /// Connections that ended for `reason`.
+    pub(crate) fn closes(&self, reason: CloseReason) -> u64 {
+        self.words[Stats::close_word(reason)]
+    }
+
+    /// Accepts of a listener.
+    pub(crate) fn accepts(&self, listener: &ListenerView) -> u64 {
+        self.words[Stats::accepts_word(listener.number)]
+    }
+
     /// How many connections are in a phase.
     pub(crate) fn in_phase(&self, phase: Phase) -> u64 {
         self.words[Stats::phase_word(phase)]
@@ -121,6 +132,8 @@ pub(crate) struct Snapshot {
     pub(crate) master: MasterView,
     /// Its workers, by generation and number.
     pub(crate) workers: Vec<WorkerView>,
+    /// The listeners, by their numbers.
+    pub(crate) listeners: Vec<ListenerView>,
     ended: Vec<u64>,
 }
 
@@ -133,10 +146,39 @@ impl Snapshot {
         Watch::open(path)?.snapshot()
     }
 
+    /// Connections that ended for `reason`, over all workers there ever were.
+    pub(crate) fn total_closes(&self, reason: CloseReason) -> u64 {
+        self.total_of(Stats::close_word(reason))
+    }
+
+    /// Accepts of a listener, over all workers there ever were.
+    pub(crate) fn total_accepts(&self, listener: &ListenerView) -> u64 {
+        self.total_of(Stats::accepts_word(listener.number))
+    }
+
+    /// How often turns took how long, over all workers there ever were.
+    pub(crate) fn total_turns(&self) -> Histogram {
+        self.total_durations(|lag| lag.turns())
+    }
+
+    /// How often lag was how long, over all workers there ever were.
+    pub(crate) fn total_lags(&self) -> Histogram {
+        self.total_durations(|lag| lag.lags())
+    }
+
+    fn total_durations(&self, of: impl Fn(Lag<'_>) -> Histogram) -> Histogram {
+        let mut sum = of(Lag::of_block(&self.ended));
+        self.workers.iter().for_each(|worker| sum.add(&of(worker.lag())));
+        sum
+    }
+
+    fn total_of(&self, word: usize) -> u64 {
+        self.workers.iter().fold(self.ended[word], |sum, worker| sum.wrapping_add(worker.words[word]))
+    }
+
     /// A counter summed over all workers there ever were.
     pub(crate) fn total(&self, counter: Counter) -> u64 {
-        let ended = self.ended[Stats::counter_word(counter)];
-        self.workers.iter().fold(ended, |sum, worker| sum.wrapping_add(worker.counter(counter)))
+        self.total_of(Stats::counter_word(counter))
     }
 }
 
@@ -203,10 +245,10 @@ impl Watch {
 
     /// Everything, with `master` as the process that holds the scoreboard.
     pub(crate) fn snapshot_as(&self, master: Pid) -> Snapshot {
-        let (workers, ended) = self.settled(Master::FoldSequence, || {
+        let (workers, listeners, ended) = self.settled(Master::FoldSequence, || {
             let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
             workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
-            (workers, self.stats_words(TOTALS_AT))
+            (workers, self.listeners(), self.stats_words(TOTALS_AT))
         });
         let master = MasterView {
             pid: master,
@@ -219,7 +261,9 @@ impl Watch {
             exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
                 .map(|word| self.master_word(word)),
         };
-        Snapshot { master, workers, ended }
+        let mut snapshot = Snapshot { master, workers, listeners, ended };
+        snapshot.look_at_queues();
+        snapshot
     }
 
     /// Runs `read` until no writer came between. A writer that died half-way leaves what it left.
@@ -273,7 +317,7 @@ impl Watch {
     }
 
     /// The length was checked when it was opened; a mapping does not shrink.
-    fn word(&self, index: usize) -> u64 {
+    pub(super) fn word(&self, index: usize) -> u64 {
         self.words.load(index).unwrap_or(0)
     }
 }
