@@ -15,6 +15,7 @@ pub struct Config {
     log: Vec<String>,
     events: Vec<String>,
     http: Vec<String>,
+    log_formats: Vec<String>,
     servers: String,
 }
 
@@ -35,6 +36,7 @@ impl Config {
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("access.log")
             )],
+            log_formats: vec!["by_worker = \"$pid $request_method $request_uri $status\"".to_owned()],
             servers: String::new(),
         }
     }
@@ -60,6 +62,12 @@ impl Config {
     /// Sets a key in `[http]`.
     pub fn http(mut self, line: &str) -> Config {
         set(&mut self.http, line);
+        self
+    }
+
+    /// Adds a format for access logs.
+    pub fn log_format(mut self, line: &str) -> Config {
+        set(&mut self.log_formats, line);
         self
     }
 
@@ -94,7 +102,7 @@ impl Config {
         for (name, lines) in tables {
             let _ = writeln!(text, "[{name}]\n{}\n", lines.join("\n"));
         }
-        text.push_str("[http.log_formats]\nby_worker = \"$pid $request_method $request_uri $status\"\n");
+        let _ = writeln!(text, "[http.log_formats]\n{}", self.log_formats.join("\n"));
         text.push_str(&self.servers);
         text
     }

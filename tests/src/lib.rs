@@ -18,6 +18,7 @@ pub mod load;
 pub mod packages;
 pub mod port;
 pub mod process;
+pub mod schema;
 pub mod sockets;
 pub mod status;
 pub mod strace;

@@ -139,6 +139,8 @@ pub(crate) struct Inner {
     pub(crate) pipes: PipeStore,
     pub(crate) outgoing: RefCell<Outgoing>,
     pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
+    /// Called once a second, while there are turns.
+    each_second: RefCell<Option<Rc<dyn Fn(&Core)>>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -193,6 +195,7 @@ impl Core {
             pipes: PipeStore::default(),
             outgoing: RefCell::default(),
             thread_pool: RefCell::new(None),
+            each_second: RefCell::new(None),
             armed: Cell::new(false),
         }));
         // An earlier worker of this thread may end here, so it must not find the place borrowed.
@@ -252,6 +255,20 @@ impl Core {
     /// when dropped. Its content is what the last user left.
     pub fn take_buffer(&self) -> Buffer {
         self.0.buffers.take()
+    }
+
+    /// Has `call` called at the end of a turn, once a second while there are turns: for what is to be published
+    /// now and then. It must be quick, and wakes nobody up.
+    pub fn each_second(&self, call: impl Fn(&Core) + 'static) {
+        *self.0.each_second.borrow_mut() = Some(Rc::new(call));
+    }
+
+    #[cold]
+    pub(crate) fn call_each_second(&self) {
+        let call = self.0.each_second.borrow().clone();
+        if let Some(call) = call {
+            call(self);
+        }
     }
 
     /// How many connections with peers are open.

@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use crate::core::Core;
 use crate::histogram::{BUCKETS, Histogram, bucket_of};
 use crate::stats::{Counter, Stats};
 
@@ -64,9 +65,11 @@ pub(crate) struct TurnTimes {
 impl TurnTimes {
     /// A turn ends at `now`, in nanoseconds, and the worker goes to sleep.
     #[inline]
-    pub(crate) fn turn_ends(&mut self, stats: &Stats, now: u64) {
+    pub(crate) fn turn_ends(&mut self, core: &Core, now: u64) {
+        let stats = core.stats();
         if now >= self.next_entry_at {
             self.begin_entry(stats, now);
+            core.call_each_second();
         }
         self.turn = now.wrapping_sub(self.woke_at);
         self.turn_bucket = bucket_of(self.turn);

@@ -88,6 +88,12 @@ named_words! {
         /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
         /// once it answered. The one word that others write.
         WokenAt = "woken_at",
+        /// Descriptors that were open when they were last counted.
+        Descriptors = "descriptors",
+        /// Slots that could be lent at that moment: what changed since changed the descriptors too.
+        FreeSlotsThen = "free_slots_then",
+        /// How many descriptors may be open.
+        DescriptorLimit = "descriptor_limit",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
         /// What that connection is busy with: the number of its phase.
@@ -186,7 +192,7 @@ impl Stats {
 
     /// Counts an accept of a listener, by its number among all workers' listeners; those past
     /// [`Stats::LISTENERS`] are not counted.
-    pub(crate) fn count_accept(&self, listener: u32) {
+    pub fn count_accept(&self, listener: u32) {
         if (listener as usize) < Self::LISTENERS {
             self.change(Self::accepts_word(listener as usize), 1);
         }

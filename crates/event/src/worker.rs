@@ -109,7 +109,7 @@ impl Worker {
     fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
         let (clock, stats) = (&self.core.inner().clock, self.core.stats());
         let asleep_from = clock.read_nanos();
-        self.times.turn_ends(stats, asleep_from);
+        self.times.turn_ends(&self.core, asleep_from);
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();

@@ -187,9 +187,7 @@ pub(crate) struct ListenerView {
     /// The backlog that is configured.
     pub(crate) backlog: u64,
     /// Connections turned away at sockets that are closed.
-    pub(crate) turned_away_before: u64,
-    /// The last generation that has it.
-    pub(crate) generation: u64,
+    turned_away_before: u64,
     sockets: Vec<u64>,
     queues: Vec<Queue>,
 }
@@ -239,7 +237,6 @@ impl Watch {
             strategy: *Strategy::ALL.get(list(word(Listener::Strategy)))?,
             backlog: word(Listener::Backlog),
             turned_away_before: word(Listener::Overflows),
-            generation: word(Listener::Generation),
             sockets: sockets.iter().filter(|(owner, _)| *owner == number).map(|(_, inode)| *inode).collect(),
             queues: Vec::new(),
         })

@@ -45,7 +45,7 @@ pub(crate) use layout::{MasterState, WorkerState};
 pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
 #[cfg(test)]
 pub(crate) use snapshot::unlocked;
-pub(crate) use snapshot::{ReadError, Snapshot, Watch, WorkerView};
+pub(crate) use snapshot::{MasterView, ReadError, Snapshot, Watch, WorkerView};
 
 /// How a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

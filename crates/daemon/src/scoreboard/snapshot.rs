@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::Duration;
 
-use drover_event::{CloseReason, Counter, Gauge, Histogram, Lag, Phase, Stats};
+use drover_event::{CloseReason, Counter, Gauge, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -119,6 +119,13 @@ impl WorkerView {
         self.words[Stats::accepts_word(listener.number)]
     }
 
+    /// Descriptors that are open, by the last count and the slots lent and returned since; and how many may be.
+    pub(crate) fn descriptors(&self) -> (u64, u64) {
+        let lent_since = self.gauge(Gauge::FreeSlotsThen) as i64 - self.gauge(Gauge::FreeSlots) as i64;
+        let open = self.gauge(Gauge::Descriptors).saturating_add_signed(lent_since);
+        (open, self.gauge(Gauge::DescriptorLimit))
+    }
+
     /// How many connections are in a phase.
     pub(crate) fn in_phase(&self, phase: Phase) -> u64 {
         self.words[Stats::phase_word(phase)]
@@ -154,22 +161,6 @@ impl Snapshot {
     /// Accepts of a listener, over all workers there ever were.
     pub(crate) fn total_accepts(&self, listener: &ListenerView) -> u64 {
         self.total_of(Stats::accepts_word(listener.number))
-    }
-
-    /// How often turns took how long, over all workers there ever were.
-    pub(crate) fn total_turns(&self) -> Histogram {
-        self.total_durations(|lag| lag.turns())
-    }
-
-    /// How often lag was how long, over all workers there ever were.
-    pub(crate) fn total_lags(&self) -> Histogram {
-        self.total_durations(|lag| lag.lags())
-    }
-
-    fn total_durations(&self, of: impl Fn(Lag<'_>) -> Histogram) -> Histogram {
-        let mut sum = of(Lag::of_block(&self.ended));
-        self.workers.iter().for_each(|worker| sum.add(&of(worker.lag())));
-        sum
     }
 
     fn total_of(&self, word: usize) -> u64 {
