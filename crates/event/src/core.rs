@@ -129,6 +129,9 @@ pub(crate) struct State {
     pub(crate) shortage_logged: Option<Millis>,
 }
 
+/// What [`Core::each_second`] has called.
+type EachSecond = Rc<dyn Fn(&Core)>;
+
 pub(crate) struct Inner {
     state: RefCell<State>,
     pub(crate) clock: Clock,
@@ -140,7 +143,7 @@ pub(crate) struct Inner {
     pub(crate) outgoing: RefCell<Outgoing>,
     pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
     /// Called once a second, while there are turns.
-    each_second: RefCell<Option<Rc<dyn Fn(&Core)>>>,
+    each_second: RefCell<Option<EachSecond>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
