@@ -56,6 +56,8 @@ pub struct WorkerStatus {
     pub requests: u64,
     /// How often it took its listeners out because it had more connections than others.
     pub gate_closed: u64,
+    /// Turns of its loop.
+    pub turns: u64,
 }
 
 impl Status {

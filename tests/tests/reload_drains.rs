@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use drover_tests::http::get;
 use drover_tests::{Client, Config, Directory, Drover, Load, Port, eventually, process};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 fn config(directory: &Directory, port: &Port, delay: &str) -> Config {
     Config::new(directory, 1)
@@ -82,19 +83,49 @@ fn an_old_worker_that_is_killed_while_it_drains_is_not_replaced() {
     assert_eq!(drover.status().generation(), 2);
 }
 
+/// Where nothing happens a worker that drains takes no turn, whatever accept strategy its listeners had.
+fn sleeps_while_it_drains(backend: &str, slots: u32) {
+    for strategy in ["exclusive", "shared", "mutex", "reuseport", "balanced"] {
+        let (directory, port) = (Directory::new(), Port::new());
+        let config = config(&directory, &port, "60s")
+            .process("workers = 2")
+            .events(&format!("worker_connections = {slots}"))
+            .events(&format!("use = \"{backend}\""))
+            .events(&format!("accept = \"{strategy}\""));
+        let drover = Drover::start(&directory, &config);
+        let mut slow = Client::to(port.address());
+        slow.ask("/slow");
+        eventually("the slow request is under way", || {
+            (drover.status().workers.iter().map(|worker| worker.connections).sum::<u64>() == 1).then_some(())
+        });
+        drover.reload_begun();
+        let old = eventually("one old worker is left, at rest", || {
+            let mut old = drover.status().workers.into_iter().filter(|worker| worker.generation == 1);
+            let (first, none) = (old.next()?, old.next().is_none());
+            (none && process::state(Pid::from_raw(first.pid)) == Some('S')).then_some(first)
+        });
+        let pid = Pid::from_raw(old.pid);
+        let turns = || drover.status().workers.iter().find(|each| each.pid == old.pid).map(|each| each.turns);
+        let before = (turns().expect("it drains"), process::cpu_time(pid).expect("it drains").total());
+        assert!(drover_tests::wait::stays(Duration::from_secs(1), || process::alive(pid)));
+        let after = (turns().expect("it drains"), process::cpu_time(pid).expect("it drains").total());
+        assert_eq!(after, before, "turns and processor time with {backend} and {strategy}");
+    }
+}
+
 #[test]
-fn a_worker_that_drains_uses_no_processor_time() {
-    let (directory, port) = (Directory::new(), Port::new());
-    let config = config(&directory, &port, "3s").events("worker_connections = 50000");
-    let drover = Drover::start(&directory, &config);
-    let old = drover.worker();
-    let mut slow = slow_client(&drover, &port);
-    drover.reload_begun();
-    let before = process::cpu_time(old).expect("it drains");
-    assert!(drover_tests::wait::stays(Duration::from_secs(1), || process::alive(old)));
-    let used = process::cpu_time(old).expect("it drains").since(before).total();
-    assert!(used < Duration::from_millis(20), "used {used:?} in a second");
-    assert_eq!(slow.response().text(), "slow\n");
+fn a_worker_that_drains_sleeps() {
+    sleeps_while_it_drains("epoll", 50_000);
+}
+
+#[test]
+fn a_worker_that_drains_sleeps_with_poll() {
+    sleeps_while_it_drains("poll", 50_000);
+}
+
+#[test]
+fn a_worker_that_drains_sleeps_with_select() {
+    sleeps_while_it_drains("select", 500);
 }
 
 #[test]

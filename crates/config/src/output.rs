@@ -117,6 +117,16 @@ fn write_fields(text: &mut String, path: &mut Vec<String>, fields: &Fields, sche
         let key = key_of(name);
         path.push(key_text(name));
         match value {
+            // A section for each of the free names, all with the same keys.
+            Output::Section(named) if !named.is_empty() && key.is_some_and(is_map_of_tables) => {
+                for (name, value) in named {
+                    let Output::Section(fields) = value else { continue };
+                    path.push(key_text(name));
+                    let header = format!("[{}]", path.join("."));
+                    write_section(text, path, &header, fields, key, key.and_then(|key| key.shape.table()));
+                    path.pop();
+                }
+            }
             Output::Section(fields) => {
                 let header = format!("[{}]", path.join("."));
                 write_section(text, path, &header, fields, key, key.and_then(|key| key.shape.table()));
@@ -131,6 +141,10 @@ fn write_fields(text: &mut String, path: &mut Vec<String>, fields: &Fields, sche
         }
         path.pop();
     }
+}
+
+fn is_map_of_tables(key: &Key) -> bool {
+    matches!(&key.shape, Shape::Map(inner) if inner.table().is_some_and(|table| !table.inline))
 }
 
 fn write_section(
@@ -161,8 +175,15 @@ fn write_section(
 fn write_comment(text: &mut String, key: &Key) {
     text.push_str(&format!("\n# {}\n", key.doc));
     let Some(table) = key.shape.table() else { return };
+    write_inner_comments(text, "#   ", table);
+}
+
+fn write_inner_comments(text: &mut String, indent: &str, table: &TableSchema) {
     for key in &table.keys {
-        text.push_str(&format!("#   {}: {}\n", key.name, key.doc));
+        text.push_str(&format!("{indent}{}: {}\n", key.name, key.doc));
+        if let Some(inner) = key.shape.table() {
+            write_inner_comments(text, &format!("{indent}  "), inner);
+        }
     }
 }
 

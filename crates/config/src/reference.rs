@@ -41,6 +41,7 @@ fn section(text: &mut String, path: &str, table: &TableSchema) {
         let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
         let header = match key.shape {
             Shape::List(_) => format!("[[{path}]]"),
+            Shape::Map(_) => format!("[{path}.NAME]"),
             _ => format!("[{path}]"),
         };
         text.push_str(&format!("### `{header}`\n\n{}.\n\n", key.doc));

@@ -56,12 +56,12 @@ impl Launcher {
         }
     }
 
-    /// Workers serve. `line` says what, where, and how to stop it.
-    pub(crate) fn ready(&mut self, line: &str) {
+    /// Workers serve. `line` says what, where, and how to stop it; `None` where a program reads along.
+    pub(crate) fn ready(&mut self, line: Option<&str>) {
         match std::mem::replace(self, Self::Told) {
-            Self::Foreground => tell(line),
+            Self::Foreground => line.into_iter().for_each(tell),
             Self::Background(mut pipe) => {
-                tell(line);
+                line.into_iter().for_each(tell);
                 if let Err(failure) = detach_output().and_then(|()| pipe.write_all(&[1])) {
                     warn!("cannot tell the starter: {failure}");
                 }

@@ -41,6 +41,13 @@ pub(crate) enum LockError {
     },
 }
 
+impl LockError {
+    /// `pid` has the file at `path`.
+    pub(crate) fn held(path: &Path, pid: Pid) -> Self {
+        Self::Held { path: path.to_owned(), pid, command: command_suffix(pid) }
+    }
+}
+
 /// Opens `path` for reading and writing, making it where missing, and locks it.
 ///
 /// # Errors
@@ -53,9 +60,7 @@ pub(crate) fn acquire(path: &Path) -> Result<File, LockError> {
         match fcntl(&file, FcntlArg::F_SETLK(&whole_file(libc::F_WRLCK))) {
             Ok(_) => {}
             Err(Errno::EACCES | Errno::EAGAIN) => match holder_of(&file) {
-                Some(pid) => {
-                    return Err(LockError::Held { path: path.to_owned(), pid, command: command_suffix(pid) });
-                }
+                Some(pid) => return Err(LockError::held(path, pid)),
                 // It ended between the two calls.
                 None => continue,
             },
@@ -74,6 +79,34 @@ pub(crate) fn acquire(path: &Path) -> Result<File, LockError> {
 /// The process that holds the lock on the file at `path`, if there is such a file and process.
 pub(crate) fn holder(path: &Path) -> Option<Pid> {
     holder_of(&File::open(path).ok()?)
+}
+
+/// Where the file can still be opened that was at `path` until somebody removed it, or the directory, from under
+/// the process that holds it. Only that process' user, and root, can tell.
+pub(crate) fn removed(path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return None;
+    }
+    // As the kernel names it: see proc_pid_fd(5).
+    let mut name = real(path).into_os_string();
+    name.push(" (deleted)");
+    let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let mut descriptors =
+        processes.filter_map(|process| fs::read_dir(process.path().join("fd")).ok()).flatten();
+    descriptors.find_map(|descriptor| {
+        let descriptor = descriptor.ok()?.path();
+        let same = fs::read_link(&descriptor).is_ok_and(|target| target.as_os_str() == name);
+        (same && holder(&descriptor).is_some()).then_some(descriptor)
+    })
+}
+
+/// The path without symbolic links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    match (fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(real), _, _) => real,
+        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 fn holder_of(file: &File) -> Option<Pid> {
@@ -122,8 +155,14 @@ mod tests {
             "{error}"
         );
         assert_eq!(holder(&path).map(Pid::as_raw), Some(child.id() as i32));
+        assert_eq!(removed(&path), None);
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(holder(&path), None);
+        let found = removed(&path).expect("the child has it open");
+        assert_eq!(holder(&found).map(Pid::as_raw), Some(child.id() as i32));
         child.kill().expect("ended");
         child.wait().expect("collected");
+        assert_eq!(removed(&path), None);
         acquire(&path).expect("free again");
         fs::remove_file(&path).expect("removed");
     }

@@ -9,7 +9,6 @@ use nix::unistd::Pid;
 
 use crate::lock::{self, LockError};
 use crate::owned_path::OwnedPath;
-use crate::process::command_suffix;
 
 /// The pid file of this process.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl PidFile {
     pub(crate) fn check_free(path: &Path) -> Result<(), LockError> {
         match lock::holder(path) {
             None => Ok(()),
-            Some(pid) => Err(LockError::Held { path: path.to_owned(), pid, command: command_suffix(pid) }),
+            Some(pid) => Err(LockError::held(path, pid)),
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use drover_config::{LogFile, Style};
+use drover_config::{Findings, LogFile, Style};
 use tracing::{error, info, warn};
 
 use crate::budget::Budget;
@@ -124,9 +124,7 @@ impl Master {
         let system = System::probe();
         let (config, warnings) =
             Config::load(&self.config_path, &system).map_err(|findings| findings.render(Style::Plain))?;
-        if !warnings.is_empty() {
-            log_lines(&warnings.render(Style::Plain), |line| warn!("{line}"));
-        }
+        log_warnings(&warnings);
         self.warn_of_fixed_keys(&config);
         let number = self.last_number + 1;
         let candidate = Generation::prepare(number, Rc::new(config), &system, &self.generation.sockets);
@@ -238,13 +236,14 @@ impl Master {
         if let Some(shortfall) = budget.shortfall() {
             warn!("{shortfall}");
         }
-        self.launcher.ready(&format!(
+        let line = format!(
             "drover {}: {}; stop with {}, reload with kill -HUP {}",
             env!("CARGO_PKG_VERSION"),
             self.generation.summary(),
             if config.process.daemon { "drover stop" } else { "Ctrl-C" },
             std::process::id(),
-        ));
+        );
+        self.launcher.ready(config.people_read_stderr().then_some(&line));
     }
 
     /// The reload comes to nothing: what serves goes on, what was new goes away, and whoever asked is told.
@@ -279,6 +278,11 @@ impl Master {
             warn!("cannot go back to the log of before: {failure}");
         }
     }
+}
+
+/// Warnings about a configuration, in the log.
+pub(crate) fn log_warnings(warnings: &Findings) {
+    log_lines(&warnings.render(Style::Plain), |line| warn!("{line}"));
 }
 
 /// One log line for each line of a text: a diagnostic keeps its shape.

@@ -14,37 +14,19 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpNoDelay;
 
 fn location(path: &str) -> Location {
-    Location {
-        path: PathMatch::Prefix(path.to_owned()).into(),
-        root: None,
-        index: None,
-        return_: None,
-        client_body_size: None,
-        access_log: None,
-    }
+    Location::at(PathMatch::Prefix(path.to_owned()))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let address: SocketAddr = arguments.next().as_deref().unwrap_or("127.0.0.1:8088").parse()?;
-    let hello = Return {
-        status: 200,
-        body: Some("hello\n".to_owned().into()),
-        location: None,
-        content_type: None,
-        delay: None,
-    };
+    let hello = Return { body: Some("hello\n".to_owned().into()), ..Return::with(200) };
     let mut locations = vec![Location { return_: Some(hello.into()), ..location("/") }];
     if let Some(root) = arguments.next() {
         locations.push(Location { root: Some(std::path::PathBuf::from(root).into()), ..location("/files/") });
     }
-    let server = Server {
-        listen: vec![Listen::new(ListenAddress::Tcp(address)).into()].into(),
-        server_names: Vec::new(),
-        root: None,
-        index: Vec::new(),
-        locations,
-    };
+    let listen = Listen::new(ListenAddress::Tcp(address));
+    let server = Server { locations, ..Server::on(vec![listen.into()]) };
     let config = Http { servers: vec![server], keepalive_requests: 1_000_000_000, ..Http::default() };
 
     let plan = Plan::new(&config)?;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use drover_event::Millis;
 
+use crate::error_pages::ErrorPages;
 use crate::h1::head::Head;
 use crate::h1::method::Method;
 use crate::handler::files::OpenFile;
@@ -22,6 +23,8 @@ pub(crate) struct Request<'a> {
     pub(crate) now: Millis,
     /// The value of the field `Server`.
     pub(crate) server: &'a str,
+    /// What is shown instead of bare errors.
+    pub(crate) error_pages: Option<&'a ErrorPages>,
     /// Appends a text with the values of its variables.
     pub(crate) render: &'a dyn Fn(&Template, &mut Vec<u8>),
 }
@@ -43,6 +46,16 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// Nothing is answered here: the request goes on elsewhere. Nothing of the answer stands in the output.
+    Elsewhere(Box<Elsewhere>),
+}
+
+/// Where a request goes on within drover: an internal redirect.
+#[derive(Debug)]
+pub(crate) enum Elsewhere {
+    /// At an error page of the location at hand, by number, for an error with this status and these fields
+    /// (whole lines).
+    Page(usize, u16, Vec<u8>),
 }
 
 /// An answer, begun: its head stands in the output.
@@ -57,10 +70,19 @@ impl Answer {
     pub(crate) fn complete(status: u16, body: usize) -> Answer {
         Answer { status, body, rest: Rest::Nothing }
     }
+
+    /// No answer: the request goes on elsewhere.
+    pub(crate) fn elsewhere(status: u16, to: Elsewhere) -> Answer {
+        Answer { status, body: 0, rest: Rest::Elsewhere(Box::new(to)) }
+    }
 }
 
-/// Appends an answer with these `fields` (whole lines) and a small page as its body.
+/// Appends an answer with these `fields` (whole lines) and a small page as its body, unless the location has an
+/// error page for the status.
 pub(crate) fn page(request: &Request<'_>, status: u16, fields: &[u8], out: &mut Vec<u8>) -> Answer {
+    if let Some(page) = request.error_pages.and_then(|pages| pages.find(status)) {
+        return Answer::elsewhere(status, Elsewhere::Page(page, status, fields.to_vec()));
+    }
     let page = response::page(status, request.server);
     with_body(request, status, fields, response::PAGE_TYPE, &page, out)
 }

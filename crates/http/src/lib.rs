@@ -21,22 +21,33 @@
 
 mod conditional;
 pub mod config;
+mod error_pages;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzz;
 pub(crate) mod h1;
 mod handler;
+mod header_changes;
+mod map;
+mod networks;
 mod open;
 mod open_file_cache;
+mod own;
 pub(crate) mod path;
+mod pattern;
 mod plan;
+mod request_id;
 mod response;
 mod router;
+mod rules;
 mod server;
 mod types;
+mod values;
 mod variables;
 
+pub use error_pages::ErrorPageError;
 pub use h1::rule::{Refusal, Rule};
+pub use own::MapError;
 pub use plan::{Plan, PlanError};
+pub use rules::RuleError;
 pub use server::{StartError, Started};
-pub use variables::check_variables;

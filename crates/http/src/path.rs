@@ -46,14 +46,23 @@ pub(crate) mod class {
 /// Decodes and normalises `raw`, a path that begins with `/`, into `out`, which is cleared first. Fails with
 /// the rule broken and the offset in `raw`.
 pub(crate) fn normalise(raw: &[u8], out: &mut Vec<u8>) -> Result<(), (Rule, usize)> {
+    normalise_as(raw, true, out)
+}
+
+/// The same for a path that is decoded already, such as one that a rule made.
+pub(crate) fn normalise_decoded(path: &[u8], out: &mut Vec<u8>) -> Result<(), (Rule, usize)> {
+    normalise_as(path, false, out)
+}
+
+fn normalise_as(raw: &[u8], encoded: bool, out: &mut Vec<u8>) -> Result<(), (Rule, usize)> {
     out.clear();
     out.push(b'/');
     let mut segment = 1;
-    let mut at = 1;
+    let mut at = usize::from(raw.first() == Some(&b'/'));
     while at < raw.len() {
         let start = at;
         let byte = match raw[at] {
-            b'%' => {
+            b'%' if encoded => {
                 let decoded = decode(&raw[at + 1..]).ok_or((Rule::TargetEscape, at))?;
                 at += 2;
                 decoded
@@ -95,9 +104,23 @@ fn decode(digits: &[u8]) -> Option<u8> {
 
 /// Appends `path` to `out` with every byte that a path in a header must not hold encoded.
 pub(crate) fn encode(path: &[u8], out: &mut Vec<u8>) {
+    encode_but(path, b"-._~!$&'()*+,;=:@/", out);
+}
+
+/// Appends a value to `out` so that it means itself anywhere in a URI: as a part of a path, or as an argument.
+pub(crate) fn encode_strictly(value: &[u8], out: &mut Vec<u8>) {
+    encode_but(value, b"-._~/:@,", out);
+}
+
+/// Appends a query to `out` with nothing encoded but the bytes that no target may hold.
+pub(crate) fn encode_query(query: &[u8], out: &mut Vec<u8>) {
+    encode_but(query, b"!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~", out);
+}
+
+fn encode_but(bytes: &[u8], kept: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in path {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(byte) {
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || kept.contains(byte) {
             out.push(*byte);
         } else {
             out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);

@@ -3,22 +3,27 @@
 //! Nothing is opened here; that is for [`Plan::start`](crate::server), in a worker. What a request needs is
 //! found by number: listener, server, location, log, root.
 
-use std::path::{Path, PathBuf};
+mod compile;
+
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_config::Located;
 use drover_service::TemplateError;
 use drover_service::access_log::{LogPlan, Target};
 
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Listener, PathMatch};
+use crate::config::{self, Listener};
+use crate::error_pages::{ErrorPageError, ErrorPages};
 use crate::h1::head::Limits;
 use crate::handler::Handler;
-use crate::handler::files::{Files, StorePlan};
+use crate::handler::files::StorePlan;
 use crate::handler::fixed::Fixed;
-use crate::router::{Hosts, Match, Paths};
-use crate::types::Types;
-use crate::variables::{Template, Variable};
+use crate::header_changes::HeaderChanges;
+use crate::own::MapError;
+use crate::router::{Hosts, Paths};
+use crate::rules::{Rule, RuleError};
+use crate::values::Values;
+use crate::variables::Template;
 
 /// A config made ready to serve.
 #[derive(Clone)]
@@ -41,14 +46,36 @@ pub enum PlanError {
         /// Its name.
         name: String,
     },
-    /// A `return` with a fault.
-    #[error("return of location {path}")]
-    Return {
+    /// A text of a location with a fault.
+    #[error("location {path}")]
+    Location {
         /// The location's path.
         path: String,
         /// What is wrong with its text.
         source: TemplateError,
     },
+    /// A rule of a location, or of a server, with a fault.
+    #[error("rules of {of}")]
+    Rule {
+        /// The location's path, or the server's name.
+        of: String,
+        /// What is wrong.
+        source: RuleError,
+    },
+    /// Error pages with a fault.
+    #[error("error_pages of {of}")]
+    ErrorPages {
+        /// The location's path, or the server's name.
+        of: String,
+        /// What is wrong.
+        source: ErrorPageError,
+    },
+    /// An expression with a fault.
+    #[error("{0}")]
+    Expression(String),
+    /// A map with a fault.
+    #[error(transparent)]
+    Map(#[from] MapError),
 }
 
 /// What a plan holds.
@@ -63,6 +90,10 @@ pub(crate) struct Compiled {
     pub(crate) servers: Vec<Server>,
     /// Those of all servers.
     pub(crate) locations: Vec<Location>,
+    /// Numbers of the named locations.
+    pub(crate) named: Vec<usize>,
+    /// The answers of rules, with the time each is held back.
+    pub(crate) answers: Vec<(Fixed, Option<Duration>)>,
     pub(crate) listeners: Vec<Listener>,
     /// By listener.
     pub(crate) hosts: Vec<Hosts>,
@@ -86,27 +117,43 @@ pub(crate) struct Timeouts {
 pub(crate) struct Server {
     /// Its first name; empty without one.
     pub(crate) name: Box<[u8]>,
+    /// What a request goes through before a location is looked for.
+    pub(crate) rules: Vec<Rule>,
     paths: Paths,
     /// Number of the location for paths that no other is for.
-    fallback: usize,
+    pub(crate) fallback: usize,
 }
 
 impl Server {
     /// Number of the location for a normal path.
     #[inline]
-    pub(crate) fn find(&self, path: &[u8]) -> usize {
-        self.paths.find(path).unwrap_or(self.fallback)
+    pub(crate) fn find(&self, path: &[u8], values: &mut Values) -> usize {
+        self.paths.find(path, values).unwrap_or(self.fallback)
     }
 }
 
 /// What happens beneath a path.
 pub(crate) struct Location {
     pub(crate) handler: Handler,
+    /// What a request goes through before the handler answers it; none for most locations.
+    pub(crate) gate: Option<Box<Gate>>,
+    pub(crate) error_pages: Option<Rc<ErrorPages>>,
+    pub(crate) headers: Option<Rc<HeaderChanges>>,
+    /// Directory of its files; empty without one.
+    pub(crate) root: Box<[u8]>,
     /// How long answers are held back.
     pub(crate) delay: Option<Duration>,
     pub(crate) log: Option<LogUse>,
     /// The largest body in bytes.
     pub(crate) body_limit: u64,
+}
+
+/// What a request goes through before a location's handler answers it.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// Only drover itself leads here.
+    pub(crate) internal: bool,
+    pub(crate) rules: Vec<Rule>,
 }
 
 /// A log as a location uses it.
@@ -131,7 +178,7 @@ impl Plan {
     /// # Errors
     /// A text with variables that does not compile, or a format that is not defined.
     pub fn new(config: &config::Http) -> Result<Plan, PlanError> {
-        Compiler::new(config)?.compile().map(|compiled| Plan(Rc::new(compiled)))
+        compile::compile(config).map(|compiled| Plan(Rc::new(compiled)))
     }
 
     /// The listeners that are needed; the services of [`Plan::start`] come in this order.
@@ -152,167 +199,4 @@ impl Plan {
     pub fn buffer_size(&self) -> usize {
         LEAST_BUFFER.max(self.0.limits.size + AFTER_HEAD)
     }
-}
-
-struct Compiler<'a> {
-    config: &'a config::Http,
-    server: Box<str>,
-    roots: Vec<PathBuf>,
-    logs: Vec<LogPlan>,
-    locations: Vec<Location>,
-    default_log: Option<LogUse>,
-}
-
-impl<'a> Compiler<'a> {
-    fn new(config: &'a config::Http) -> Result<Compiler<'a>, PlanError> {
-        let server = match config.server_tokens {
-            true => concat!("drover/", env!("CARGO_PKG_VERSION")),
-            false => "drover",
-        };
-        let (roots, logs, locations) = (Vec::new(), Vec::new(), Vec::new());
-        let server = server.into();
-        let mut compiler = Compiler { config, server, roots, logs, locations, default_log: None };
-        compiler.default_log = compiler.log_use(&config.access_log)?;
-        Ok(compiler)
-    }
-
-    fn compile(mut self) -> Result<Compiled, PlanError> {
-        let config = self.config;
-        let servers: Vec<Server> =
-            config.servers.iter().map(|server| self.server(server)).collect::<Result<_, _>>()?;
-        let listeners = config.listeners();
-        let own_names = |server: &usize| (*server, names(&config.servers[*server].server_names));
-        let hosts = listeners.iter().map(|listener| {
-            let named: Vec<(usize, Vec<String>)> = listener.servers.iter().map(own_names).collect();
-            Hosts::new(
-                named.iter().map(|(server, names)| (*server, names.as_slice())),
-                listener.default_server,
-            )
-        });
-        let types: std::collections::BTreeMap<String, String> =
-            config.types.iter().map(|(extension, kind)| (extension.clone(), kind.to_string())).collect();
-        let store = StorePlan {
-            roots: self.roots,
-            entries: config.open_file_cache.entries,
-            valid: config.open_file_cache.valid,
-            small: config.open_file_cache.small_file.bytes(),
-            types: Rc::new(Types::new(&types, &config.default_type)),
-            server: self.server.clone(),
-        };
-        Ok(Compiled {
-            limits: Limits {
-                size: config.client_header_size.as_usize(),
-                max_headers: config.max_headers as usize,
-                keep_odd_names: config.underscores_in_headers,
-            },
-            keepalive_requests: match config.keepalive_timeout.is_zero() {
-                true => 1,
-                false => config.keepalive_requests,
-            },
-            timeouts: Timeouts {
-                header: config.client_header_timeout,
-                body: config.client_body_timeout,
-                keepalive: config.keepalive_timeout,
-                send: config.send_timeout,
-                lingering: config.lingering_timeout,
-                lingering_in_all: config.lingering_time,
-            },
-            sendfile: config.sendfile,
-            server: self.server,
-            hosts: hosts.collect(),
-            servers,
-            locations: self.locations,
-            listeners,
-            logs: self.logs,
-            default_log: self.default_log,
-            store,
-        })
-    }
-
-    fn server(&mut self, config: &config::Server) -> Result<Server, PlanError> {
-        let mut matches = Vec::with_capacity(config.locations.len());
-        for location in &config.locations {
-            let how = match &*location.path {
-                PathMatch::Prefix(path) => Match::Prefix(path.as_bytes().into()),
-                PathMatch::Exact(path) => Match::Exact(path.as_bytes().into()),
-            };
-            matches.push((how, self.locations.len()));
-            let location = self.location(config, location)?;
-            self.locations.push(location);
-        }
-        let fallback = self.locations.len();
-        let handler = self.files(config.root.as_ref(), &config.index);
-        let body_limit = self.config.client_body_size.bytes();
-        self.locations.push(Location { handler, delay: None, log: self.default_log.clone(), body_limit });
-        let name = config.server_names.first().map(|name| name.as_bytes().into()).unwrap_or_default();
-        Ok(Server { name, paths: Paths::new(matches), fallback })
-    }
-
-    fn location(
-        &mut self,
-        server: &config::Server,
-        config: &config::Location,
-    ) -> Result<Location, PlanError> {
-        let handler = match &config.return_ {
-            Some(fixed) => {
-                let fixed = Fixed::new(fixed, &self.server);
-                let wrong = |source| PlanError::Return { path: config.path.to_string(), source };
-                Handler::Fixed(fixed.map_err(wrong)?)
-            }
-            None => {
-                let root = config.root.as_ref().or(server.root.as_ref());
-                self.files(root, config.index.as_ref().unwrap_or(&server.index))
-            }
-        };
-        let log = match &config.access_log {
-            Some(log) => self.log_use(log)?,
-            None => self.default_log.clone(),
-        };
-        let body_limit = config.client_body_size.unwrap_or(self.config.client_body_size).bytes();
-        let delay = config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero());
-        Ok(Location { handler, delay, log, body_limit })
-    }
-
-    fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {
-        let Some(root) = root else { return Handler::Nothing };
-        let root: &PathBuf = root;
-        // Files found through another index are other files: such a root counts as one of its own.
-        let number = self.roots.len() as u32;
-        self.roots.push(root.clone());
-        Handler::Files(Files {
-            root: number,
-            index: index.iter().map(|name| name.as_bytes().into()).collect(),
-        })
-    }
-
-    fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let Some(target) = Target::of(&config.file) else { return Ok(None) };
-        let format = Rc::new(self.format(&config.format)?);
-        let log = match self.logs.iter().position(|log| log.target == target) {
-            Some(log) => log,
-            None => {
-                self.logs.push(LogPlan { target, buffer: config.buffer.as_usize(), flush: config.flush });
-                self.logs.len() - 1
-            }
-        };
-        Ok(Some(LogUse {
-            log,
-            needs_local: format.uses(Variable::is_local),
-            needs_sent_head: format.uses(Variable::is_sent_field),
-            needs_time: format.uses(Variable::is_local_time),
-            format,
-        }))
-    }
-
-    fn format(&self, name: &str) -> Result<Template, PlanError> {
-        let own = self.config.log_formats.get(name).map(|text| text.as_str());
-        let text = own
-            .or_else(|| BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text));
-        let text = text.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
-        Template::parse(text).map_err(|source| PlanError::Format { name: name.to_owned(), source })
-    }
-}
-
-fn names(located: &[Located<String>]) -> Vec<String> {
-    located.iter().map(|name| name.to_string()).collect()
 }

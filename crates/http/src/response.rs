@@ -107,6 +107,18 @@ pub(crate) fn begin(out: &mut Vec<u8>, status: u16, server: &str, date: &Date) -
     at
 }
 
+/// Replaces the status line of the head that `out` holds from `start` to `end`; gives its new end.
+pub(crate) fn replace_status(out: &mut Vec<u8>, (start, end): (usize, usize), status: u16) -> usize {
+    let old = memchr::memchr(b'\r', &out[start..end]).unwrap_or(0);
+    let mut line = b"HTTP/1.1 ".to_vec();
+    push_number(&mut line, u64::from(status));
+    line.push(b' ');
+    line.extend_from_slice(reason(status).as_bytes());
+    let new = line.len();
+    out.splice(start..start + old, line);
+    end + new - old
+}
+
 /// Appends one field line.
 pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());

@@ -1,6 +1,7 @@
 //! HTTP on a worker: what [`Plan::start`] opens after the fork, and the service behind each listener.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -13,6 +14,7 @@ use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
 use crate::handler::files::FileStore;
 use crate::plan::{Compiled, LogUse, Plan};
+use crate::request_id::RequestIds;
 use crate::variables::Facts;
 
 /// HTTP on one worker, ready to take connections.
@@ -37,6 +39,9 @@ pub enum StartError {
         /// What [`Plan::buffer_size`] says.
         needed: usize,
     },
+    /// The system gives no random bytes.
+    #[error("reading random bytes: {0}")]
+    Random(io::Error),
 }
 
 impl Plan {
@@ -55,6 +60,7 @@ impl Plan {
             store: FileStore::new(&self.0.store),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
+            ids: RequestIds::new().map_err(StartError::Random)?,
             pid: std::process::id(),
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
@@ -73,6 +79,7 @@ pub(crate) struct WorkerState {
     pub(crate) plan: Rc<Compiled>,
     pub(crate) store: FileStore,
     pub(crate) time: RefCell<LocalTime>,
+    pub(crate) ids: RequestIds,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Logs,

@@ -6,21 +6,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use drover_event::CloseReason;
-use drover_service::WrongVariable;
 use drover_service::text::{push_address, push_number, push_seconds};
 
 use crate::h1::head::Head;
+use crate::h1::name::Name;
+use crate::map::MapVariable;
+use crate::path;
+use crate::pattern::Groups;
+use crate::request_id::RequestIds;
+use crate::values::Values;
 
 /// A text with variables of HTTP.
 pub(crate) type Template = drover_service::Template<Variable>;
-
-/// Checks the variables of a text: what the check of a config asks for.
-///
-/// # Errors
-/// The first fault, with its place in the text.
-pub fn check_variables(text: &str) -> Result<(), WrongVariable> {
-    drover_service::check_variables::<Variable>(text)
-}
 
 /// What is known about a request and its answer. Bytes and times only: no socket, no clock.
 #[derive(Clone, Copy)]
@@ -29,7 +26,14 @@ pub(crate) struct Facts<'a> {
     pub(crate) head: Option<&'a Head>,
     /// The bytes the head was parsed from; of a refused one, what came of it.
     pub(crate) bytes: &'a [u8],
+    pub(crate) values: &'a Values,
+    /// What the groups of the last expression matched.
+    pub(crate) groups: &'a Groups,
+    pub(crate) ids: &'a RequestIds,
+    /// The client.
     pub(crate) remote: Option<SocketAddr>,
+    /// Who is at the other end of the connection: the client, or a proxy before it.
+    pub(crate) peer: Option<SocketAddr>,
     /// Only where a template [needs](Variable::is_local) it.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) pid: u32,
@@ -42,6 +46,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) connection_requests: u64,
     /// First name of the server that answered.
     pub(crate) server_name: &'a [u8],
+    /// Directory of the location's files; empty without one.
+    pub(crate) root: &'a [u8],
     pub(crate) status: u16,
     /// Bytes of the answer with its head.
     pub(crate) bytes_sent: u64,
@@ -61,7 +67,7 @@ pub(crate) struct Facts<'a> {
 }
 
 /// A variable, by what it stands for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Variable {
     Args,
     BodyBytesSent,
@@ -69,14 +75,21 @@ pub(crate) enum Variable {
     CloseReason,
     Connection,
     ConnectionRequests,
+    DocumentRoot,
     Host,
+    Hostname,
+    Https,
     IsArgs,
     Msec,
+    PeerAddr,
+    PeerPort,
     Pid,
     RemoteAddr,
     RemotePort,
     RemoteUser,
     Request,
+    RequestFilename,
+    RequestId,
     RequestLength,
     RequestMethod,
     RequestTime,
@@ -91,10 +104,22 @@ pub(crate) enum Variable {
     TimeLocal,
     Uri,
     Worker,
+    /// `$arg_NAME`: an argument of the query, as it was sent.
+    Arg(Box<[u8]>),
+    /// `$cookie_NAME`.
+    Cookie(Box<[u8]>),
     /// `$http_NAME`: a field of the request, its name with `-`.
     Http(Box<[u8]>),
     /// `$sent_http_NAME`: a field of the answer.
     SentHttp(Box<[u8]>),
+    /// `$1`: what a group of the last expression matched.
+    Group(usize),
+    /// The same as it may stand in a URI.
+    EncodedGroup(usize),
+    /// One of the config's, by number.
+    Set(u32),
+    /// One of the config's that is looked up.
+    Map(MapVariable),
 }
 
 /// The variables with a fixed name, in the order of the alphabet.
@@ -105,15 +130,23 @@ const NAMES: &[(&str, Variable)] = &[
     ("close_reason", Variable::CloseReason),
     ("connection", Variable::Connection),
     ("connection_requests", Variable::ConnectionRequests),
+    ("document_root", Variable::DocumentRoot),
+    ("document_uri", Variable::Uri),
     ("host", Variable::Host),
+    ("hostname", Variable::Hostname),
+    ("https", Variable::Https),
     ("is_args", Variable::IsArgs),
     ("msec", Variable::Msec),
     ("pid", Variable::Pid),
     ("query_string", Variable::Args),
+    ("realip_remote_addr", Variable::PeerAddr),
+    ("realip_remote_port", Variable::PeerPort),
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("remote_user", Variable::RemoteUser),
     ("request", Variable::Request),
+    ("request_filename", Variable::RequestFilename),
+    ("request_id", Variable::RequestId),
     ("request_length", Variable::RequestLength),
     ("request_method", Variable::RequestMethod),
     ("request_time", Variable::RequestTime),
@@ -133,17 +166,29 @@ const NAMES: &[(&str, Variable)] = &[
 impl Variable {
     /// Whether the connection's local address must be asked for.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Variable::ServerAddr | Variable::ServerPort)
+        match self {
+            Variable::ServerAddr | Variable::ServerPort => true,
+            Variable::Map(map) => map.uses(Variable::is_local),
+            _ => false,
+        }
     }
 
     /// Whether the answer's head must be kept.
     pub(crate) fn is_sent_field(&self) -> bool {
-        matches!(self, Variable::SentHttp(_))
+        match self {
+            Variable::SentHttp(_) => true,
+            Variable::Map(map) => map.uses(Variable::is_sent_field),
+            _ => false,
+        }
     }
 
     /// Whether local time must be worked out.
     pub(crate) fn is_local_time(&self) -> bool {
-        matches!(self, Variable::TimeLocal | Variable::TimeIso8601)
+        match self {
+            Variable::TimeLocal | Variable::TimeIso8601 => true,
+            Variable::Map(map) => map.uses(Variable::is_local_time),
+            _ => false,
+        }
     }
 }
 
@@ -151,18 +196,34 @@ impl drover_service::Variable for Variable {
     type Facts<'a> = Facts<'a>;
 
     fn named(name: &str) -> Option<Variable> {
-        if let Some(field) = name.strip_prefix("sent_http_").filter(|field| !field.is_empty()) {
+        let after = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+        if let Some(field) = after("sent_http_") {
             return Some(Variable::SentHttp(field_name(field)));
         }
-        if let Some(field) = name.strip_prefix("http_").filter(|field| !field.is_empty()) {
+        if let Some(field) = after("http_") {
             return Some(Variable::Http(field_name(field)));
+        }
+        if let Some(argument) = after("arg_") {
+            return Some(Variable::Arg(argument.as_bytes().into()));
+        }
+        if let Some(cookie) = after("cookie_") {
+            return Some(Variable::Cookie(cookie.as_bytes().into()));
+        }
+        if let [digit @ b'0'..=b'9'] = name.as_bytes() {
+            return Some(Variable::Group(usize::from(digit - b'0')));
+        }
+        // RFC 9110, 8.3 and 8.6: fields with variables of their own, as CGI has them.
+        if let "content_length" | "content_type" = name {
+            return Some(Variable::Http(field_name(name)));
         }
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, variable)| variable.clone())
     }
 
-    /// `http_` and `sent_http_` take any field's name.
+    /// `http_` and `sent_http_` take any field's name, `arg_` and `cookie_` those of arguments and cookies.
     fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, _)| *name).chain(["http_NAME", "sent_http_NAME"])
+        let further =
+            ["arg_NAME", "content_length", "content_type", "cookie_NAME", "http_NAME", "sent_http_NAME"];
+        NAMES.iter().map(|(name, _)| *name).chain(further)
     }
 
     fn push(&self, facts: &Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
@@ -175,15 +236,27 @@ impl drover_service::Variable for Variable {
             }
             Variable::Connection => push_number(out, facts.connection),
             Variable::ConnectionRequests => push_number(out, facts.connection_requests),
+            Variable::DocumentRoot => text(out, facts.root),
+            Variable::EncodedGroup(number) => path::encode_strictly(facts.groups.get(*number), out),
+            Variable::Group(number) => text(out, facts.groups.get(*number)),
             Variable::Host => facts.push_host(out, text),
+            Variable::Hostname => text(out, crate::request_id::hostname()),
+            // Connections are not encrypted yet where they arrive here.
+            Variable::Https => {}
             Variable::IsArgs => text(out, facts.args().map_or(b"", |_| b"?")),
             Variable::Msec => push_seconds(out, facts.unix_millis),
             Variable::Pid => push_number(out, u64::from(facts.pid)),
+            Variable::PeerAddr => push_ip(out, facts.peer.map(|peer| peer.ip())),
+            Variable::PeerPort => push_port(out, facts.peer),
             Variable::RemoteAddr => push_ip(out, facts.remote.map(|remote| remote.ip())),
             Variable::RemotePort => push_port(out, facts.remote),
-            // Nobody is authenticated yet.
-            Variable::RemoteUser => {}
+            Variable::RemoteUser => text(out, &facts.values.user),
             Variable::Request => text(out, facts.request_line()),
+            Variable::RequestFilename => {
+                text(out, facts.root);
+                text(out, facts.of_head(|head| head.path(facts.bytes)));
+            }
+            Variable::RequestId => facts.ids.push(facts.values.request_id(|| facts.ids.draw()), out),
             Variable::RequestLength => push_number(out, facts.request_length),
             Variable::RequestMethod => text(out, facts.of_head(|head| head.method_span.of(facts.bytes))),
             Variable::RequestTime => push_seconds(out, facts.request_time),
@@ -200,6 +273,10 @@ impl drover_service::Variable for Variable {
             Variable::TimeLocal => out.extend_from_slice(facts.time_local.as_bytes()),
             Variable::Uri => text(out, facts.of_head(|head| head.path(facts.bytes))),
             Variable::Worker => push_number(out, u64::from(facts.worker)),
+            Variable::Arg(name) => text(out, facts.argument(name).unwrap_or_default()),
+            Variable::Cookie(name) => text(out, facts.cookie(name).unwrap_or_default()),
+            Variable::Map(map) => map.push(facts, out, text),
+            Variable::Set(number) => text(out, facts.values.get(*number)),
             Variable::Http(name) => text(out, facts.request_field(name).unwrap_or_default()),
             Variable::SentHttp(name) => text(out, facts.sent_field(name).unwrap_or_default()),
         }
@@ -224,13 +301,29 @@ fn field_name(name: &str) -> Box<[u8]> {
     name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect()
 }
 
+/// The value in `name=value`, if the name is this in any case.
+fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (before, value) = pair.split_at_checked(name.len())?;
+    value.strip_prefix(b"=").filter(|_| before.eq_ignore_ascii_case(name))
+}
+
 impl<'a> Facts<'a> {
     fn of_head<'b>(&self, value: impl FnOnce(&'a Head) -> &'b [u8]) -> &'b [u8] {
         self.head.map(value).unwrap_or_default()
     }
 
     fn args(&self) -> Option<&'a [u8]> {
-        Some(self.head?.target.query?.of(self.bytes))
+        self.head?.query(self.bytes)
+    }
+
+    fn argument(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.args()?.split(|byte| *byte == b'&').find_map(|argument| value_of(argument, name))
+    }
+
+    fn cookie(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let fields = self.head?.fields.iter().filter(|field| field.id == Name::Cookie);
+        let pairs = fields.flat_map(|field| field.value.of(self.bytes).split(|byte| *byte == b';'));
+        pairs.map(<[u8]>::trim_ascii).find_map(|pair| value_of(pair, name))
     }
 
     /// The request line, also of a head that was refused.
@@ -281,18 +374,27 @@ mod tests {
     use drover_service::Variable as _;
 
     use crate::h1::head::{Limits, Status};
+    use crate::own::OwnVariables;
 
     const REQUEST: &[u8] =
-        b"GET /a%20b?c=d HTTP/1.1\r\nHost: EXAMPLE.org:8080\r\nUser-Agent: x\"y\r\nX-Id: 7\r\n\r\n";
+        b"GET /a%20b?c=d HTTP/1.1\r\nHost: EXAMPLE.org:8080\r\nUser-Agent: x\"y\r\nX-Id: 7\r\n\
+          Cookie: a=1; Bc=2\r\nCookie: d=\r\nContent-Type: t/u\r\n\r\n";
 
     fn with_facts(test: impl Fn(&Facts<'_>)) {
         let mut head = Head::default();
         let limits = Limits { size: 1000, max_headers: 10, keep_odd_names: false };
         assert_eq!(head.parse(REQUEST, &limits), Ok(Status::Complete(REQUEST.len())));
+        let (mut values, ids) = (Values::default(), RequestIds::seeded(1));
+        values.user.extend_from_slice(b"me");
+        values.set(0, b"x y");
         test(&Facts {
             head: Some(&head),
             bytes: REQUEST,
+            values: &values,
+            groups: &values.groups,
+            ids: &ids,
             remote: Some(SocketAddr::from(([10, 0, 0, 1], 1234))),
+            peer: Some(SocketAddr::from(([10, 0, 0, 3], 4321))),
             local: Some(SocketAddr::from(([10, 0, 0, 2], 80))),
             pid: 42,
             worker: 3,
@@ -300,6 +402,7 @@ mod tests {
             close_reason: None,
             connection_requests: 2,
             server_name: b"srv",
+            root: b"/www",
             status: 200,
             bytes_sent: 150,
             body_bytes_sent: 3,
@@ -313,7 +416,7 @@ mod tests {
     }
 
     fn log(format: &str) -> String {
-        let template = Template::parse(format).expect("a template");
+        let template = OwnVariables::named(&["own"]).template(format).expect("a template");
         let line = std::cell::RefCell::new(Vec::new());
         with_facts(|facts| template.push_for_log(facts, &mut line.borrow_mut()));
         String::from_utf8(line.into_inner()).expect("escaped text is ASCII")
@@ -333,7 +436,11 @@ mod tests {
             ("$host $scheme $server_protocol", "example.org http HTTP/1.1"),
             ("$http_user_agent $http_x_id $http_none", "x\\x22y 7 -"),
             ("$sent_http_content_type $sent_http_none", "text/plain -"),
-            ("$remote_user", "-"),
+            ("$realip_remote_addr:$realip_remote_port $remote_user", "10.0.0.3:4321 me"),
+            ("$arg_c $arg_C $arg_none $cookie_a $cookie_bC $cookie_d", "d d - 1 2 -"),
+            ("$content_type $content_length $https", "t/u - -"),
+            ("$document_root $request_filename $document_uri", "/www /www/a b /a b"),
+            ("$own $1", "x y -"),
             ("${pid}0 $$5 %", "420 $5 %"),
         ] {
             assert_eq!(log(format), want, "{format}");

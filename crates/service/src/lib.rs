@@ -20,4 +20,6 @@ pub mod text;
 pub use accept::{Accept, Listener};
 pub use logs::{Logs, OpenLogError};
 pub use names::Names;
-pub use template::{Template, TemplateError, Variable, WrongVariable, check_variables};
+pub use template::{
+    Template, TemplateError, Variable, WrongVariable, check_variables, check_variables_with, variables_in,
+};

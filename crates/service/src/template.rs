@@ -96,9 +96,26 @@ pub struct WrongVariable {
 /// # Errors
 /// The first fault, with its place in the text.
 pub fn check_variables<V: Variable>(text: &str) -> Result<(), WrongVariable> {
-    let Err(error) = Template::<V>::parse(text) else { return Ok(()) };
+    check_variables_with(text, |name| V::named(name).is_some(), V::names())
+}
+
+/// The same where not only the service knows variables, but the config makes some too: `names` are all there are.
+///
+/// # Errors
+/// The first fault, with its place in the text.
+pub fn check_variables_with<'a>(
+    text: &str,
+    known: impl Fn(&str) -> bool,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), WrongVariable> {
+    let Err(error) = split(text, |part| match part {
+        Piece::Text(_) => true,
+        Piece::Variable(name) => known(name),
+    }) else {
+        return Ok(());
+    };
     let help = match &error {
-        TemplateError::Unknown { name, .. } => match drover_config::nearest(name, V::names()) {
+        TemplateError::Unknown { name, .. } => match drover_config::nearest(name, names) {
             Some(near) => Some(format!("did you mean `${near}`?")),
             None => Some("write `$$` for a dollar sign".to_owned()),
         },
@@ -109,31 +126,35 @@ pub fn check_variables<V: Variable>(text: &str) -> Result<(), WrongVariable> {
 }
 
 impl<V: Variable> Template<V> {
-    /// Compiles `text`: `$name` or `${name}` is a variable, `$$` a dollar sign.
+    /// Compiles `text`: `$name` or `${name}` is a variable, `$$` a dollar sign. A name that begins with a digit is
+    /// that digit alone.
     ///
     /// # Errors
     /// The first fault, with its place in the text.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        Self::parse_with(text, V::named)
+    }
+
+    /// The same where `named` knows the variables.
+    ///
+    /// # Errors
+    /// The first fault, with its place in the text.
+    pub fn parse_with(text: &str, named: impl Fn(&str) -> Option<V>) -> Result<Self, TemplateError> {
         let mut template = Self { parts: Vec::new() };
         let mut literal = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find('$') {
-            literal.push_str(&rest[..at]);
-            let offset = text.len() - rest.len() + at;
-            let after = &rest[at + 1..];
-            if let Some(next) = after.strip_prefix('$') {
-                literal.push('$');
-                rest = next;
-                continue;
+        split(text, |piece| match piece {
+            Piece::Text(text) => {
+                literal.push_str(text);
+                true
             }
-            let (name, next) = name(after, offset)?;
-            let variable =
-                V::named(name).ok_or_else(|| TemplateError::Unknown { name: name.to_owned(), offset })?;
-            template.push_text(&mut literal);
-            template.parts.push(Part::Variable(variable));
-            rest = next;
-        }
-        literal.push_str(rest);
+            Piece::Variable(name) => {
+                template.push_text(&mut literal);
+                let variable = named(name);
+                let is_known = variable.is_some();
+                template.parts.extend(variable.map(Part::Variable));
+                is_known
+            }
+        })?;
         template.push_text(&mut literal);
         Ok(template)
     }
@@ -174,6 +195,16 @@ impl<V: Variable> Template<V> {
         }
     }
 
+    /// Appends all of it through `text`, which may escape.
+    pub fn push_through(&self, facts: &V::Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text(out, literal),
+                Part::Variable(variable) => variable.push(facts, out, text),
+            }
+        }
+    }
+
     /// Appends the text with all values as they are.
     pub fn push_plain(&self, facts: &V::Facts<'_>, out: &mut Vec<u8>) {
         for part in &self.parts {
@@ -187,12 +218,56 @@ impl<V: Variable> Template<V> {
     }
 }
 
+/// A piece of a text.
+enum Piece<'a> {
+    Text(&'a str),
+    /// The name of a variable.
+    Variable(&'a str),
+}
+
+/// Shows `take` the pieces of a text in their order; false from it stands for a variable that does not exist.
+fn split<'a>(text: &'a str, mut take: impl FnMut(Piece<'a>) -> bool) -> Result<(), TemplateError> {
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        take(Piece::Text(&rest[..at]));
+        let offset = text.len() - rest.len() + at;
+        let after = &rest[at + 1..];
+        if let Some(next) = after.strip_prefix('$') {
+            take(Piece::Text("$"));
+            rest = next;
+            continue;
+        }
+        let (name, next) = name(after, offset)?;
+        if !take(Piece::Variable(name)) {
+            return Err(TemplateError::Unknown { name: name.to_owned(), offset });
+        }
+        rest = next;
+    }
+    take(Piece::Text(rest));
+    Ok(())
+}
+
+/// The names of the variables in a text, up to its first fault.
+pub fn variables_in(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let _ = split(text, |piece| {
+        if let Piece::Variable(name) = piece {
+            names.push(name);
+        }
+        true
+    });
+    names
+}
+
 /// The name that `after`, which follows a `$`, begins with, and what follows the name.
 fn name(after: &str, offset: usize) -> Result<(&str, &str), TemplateError> {
     if let Some(braced) = after.strip_prefix('{') {
         return braced.split_once('}').ok_or(TemplateError::Unclosed { offset });
     }
-    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+    let end = match after.starts_with(|c: char| c.is_ascii_digit()) {
+        true => 1,
+        false => after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len()),
+    };
     if end == 0 { Err(TemplateError::Nameless { offset }) } else { Ok(after.split_at(end)) }
 }
 
@@ -240,6 +315,7 @@ mod tests {
         assert_eq!(literal(""), Some(Vec::new()));
         assert_eq!(literal("a $name"), None);
         assert!(Template::<Name>::parse("$name").expect("a template").uses(|variable| *variable == Name));
+        assert_eq!(variables_in("$$a $1b ${c}d$e"), ["1", "c", "e"]);
     }
 
     #[test]

@@ -80,6 +80,7 @@ mod passive;
 mod peer;
 mod peers;
 mod plan;
+pub mod proxy_protocol;
 mod upstream;
 mod words;
 

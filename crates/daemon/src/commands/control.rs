@@ -99,8 +99,16 @@ fn send(master: Pid, signal: Signal) -> io::Result<()> {
     })
 }
 
-/// Where the scoreboard of a config is.
+/// Where the scoreboard of a config is. One that was removed from under its daemon is found where that daemon
+/// has it open.
 pub(super) fn scoreboard_path(config: &Path) -> PathBuf {
+    let path = configured_path(config);
+    let Some(open) = crate::lock::removed(&path) else { return path };
+    eprintln!("drover: {} was removed while drover runs; a restart puts it back", path.display());
+    open
+}
+
+fn configured_path(config: &Path) -> PathBuf {
     let system = System::probe();
     let directory = match Config::load(config, &system) {
         Ok((config, _)) => config.process.runtime_dir,

@@ -28,6 +28,7 @@ use crate::lock::LockError;
 use crate::log;
 use crate::master::Master;
 use crate::pidfile::PidFile;
+use crate::reload::log_warnings;
 use crate::scoreboard::{Scoreboard, ScoreboardError};
 use crate::signals::{self, Signals};
 use crate::sockets::Sockets;
@@ -66,8 +67,10 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
         Ok(loaded) => loaded,
         Err(findings) => return Ok(refused(&findings)),
     };
-    print_findings(&warnings);
-    match start(path, Rc::new(config), &system) {
+    if config.people_read_stderr() {
+        print_findings(&warnings);
+    }
+    match start(path, Rc::new(config), &system, &warnings) {
         Ok(code) => Ok(code),
         Err(error) => {
             eprintln!("drover: {error}");
@@ -81,7 +84,12 @@ fn refused(findings: &Findings) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<ExitCode, StartError> {
+fn start(
+    config_path: PathBuf,
+    config: Rc<Config>,
+    system: &System,
+    warnings: &Findings,
+) -> Result<ExitCode, StartError> {
     let failed = |what| move |source| StartError::System { what, source };
     drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
     signals::block().map_err(failed("block signals"))?;
@@ -102,6 +110,9 @@ fn start(config_path: PathBuf, config: Rc<Config>, system: &System) -> Result<Ex
     log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
     log::set_process("master");
     log::log_panics();
+    if !config.people_read_stderr() {
+        log_warnings(warnings);
+    }
     let first = Generation::prepare(1, Rc::clone(&config), system, &Sockets::default())?;
     let pid_file = pid_path.map(PidFile::create).transpose()?;
     if !*config.process.master {
@@ -190,11 +201,12 @@ fn alone(
         complaint: None,
         title: None,
     };
-    launcher.ready(&format!(
+    let line = format!(
         "drover {}: http on {}, one process without a master; stop with Ctrl-C",
         env!("CARGO_PKG_VERSION"),
         first.urls().join(", ")
-    ));
+    );
+    launcher.ready(first.config.people_read_stderr().then_some(&line));
     // Keeps the files of unix sockets until the end.
     let code = worker::run(start);
     drop((first, pid_file, board));

@@ -2,7 +2,6 @@
 //! file system too, and neither opens anything that disturbs a running daemon.
 
 use drover_config::{Findings, ListenAddress, LogFile, Place};
-use drover_http::config::CheckContext;
 use drover_service::Listener;
 
 use super::system::System;
@@ -14,8 +13,7 @@ const OTHER_DESCRIPTORS: u64 = 16;
 impl Config {
     /// Adds findings about everything that goes across keys and tables.
     pub(super) fn check(&self, system: &System, findings: &mut Findings) {
-        let variables = &drover_http::check_variables;
-        self.http.check(&CheckContext { accept: *self.events.accept, variables }, findings);
+        self.http.check(*self.events.accept, findings);
         let listeners = self.listeners();
         self.check_slots(&listeners, findings);
         self.check_accept(&listeners, system, findings);
@@ -148,7 +146,8 @@ impl Config {
     /// Adds findings about files and directories that the config names.
     pub(super) fn check_files(&self, findings: &mut Findings) {
         let roots = self.http.servers.iter().flat_map(|server| {
-            server.root.iter().chain(server.locations.iter().filter_map(|location| location.root.as_ref()))
+            let locations = server.all_locations();
+            server.root.iter().chain(locations.into_iter().filter_map(|location| location.root.as_ref()))
         });
         for root in roots.filter(|root| !root.is_dir()) {
             findings

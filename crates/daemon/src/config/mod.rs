@@ -68,6 +68,11 @@ impl Config {
         self.http.listeners().into_iter().map(|listener| listener.socket).collect()
     }
 
+    /// Whether words for people may go to standard error: it is not a log of JSON lines alone.
+    pub(crate) fn people_read_stderr(&self) -> bool {
+        !(*self.log.file == LogFile::Stderr && self.log.format == Format::Json)
+    }
+
     /// How many workers there are.
     pub(crate) fn worker_count(&self, system: &System) -> u32 {
         match *self.process.workers {

@@ -37,14 +37,24 @@ fn with_server(before: &str) -> String {
     format!("{before}\n[[http.servers]]\nlisten = [\"127.0.0.1:8080\"]\nroot = \"/srv\"\n")
 }
 
-/// The defaults with one server and one location, so that every key has its place.
+/// The defaults with one of everything that there can be many of, so that every key has its place.
 fn full() -> Config {
     let text = r#"
+        [http.maps.is_local]
+        of = "$remote_addr"
+        networks = { "127.0.0.0/8" = "yes" }
         [[http.servers]]
         listen = [{ address = "127.0.0.1:8080" }]
+        [[http.servers.rules]]
+        rewrite = '^/old/(.*)$'
+        to = "/$1"
+        then = "permanent"
         [[http.servers.locations]]
         path = "/"
         return = { status = 200, body = "drover is running\n" }
+        [[http.servers.locations.rules]]
+        when = { text = "$request_method", equals = "DELETE" }
+        return = { status = 403 }
     "#;
     checked_on(text, &system()).0
 }
@@ -110,9 +120,10 @@ fn every_key_is_documented_and_in_full_toml() {
         assert!(key.doc.len() > 4, "{} has no documentation", key.name);
         assert!(reference.contains(&key.doc.replace('|', "\\|")), "{} is not in the reference", key.name);
         let places =
-            [format!("\n{} = ", key.name), format!("\n# {} = ", key.name), format!("\n#   {}: ", key.name)];
-        let header = format!("{}]", key.name);
-        assert!(places.iter().any(|place| text.contains(place)) || text.contains(&header), "{}", key.name);
+            [format!("\n{} = ", key.name), format!("\n# {} = ", key.name), format!("  {}: ", key.name)];
+        let headers = [format!("{}]", key.name), format!(".{}.", key.name)];
+        let there = places.iter().chain(&headers).any(|place| text.contains(place));
+        assert!(there, "{}", key.name);
     });
 }
 
@@ -152,6 +163,21 @@ fn the_effective_config_reads_back_as_itself() {
         root = "/srv"
         access_log = "off"
         client_body_size = "2m"
+        headers = [{ set = { X-A = "1" } }, { add = { X-B = "$own" }, remove = ["x-c"], statuses = [404] }]
+        error_pages = [{ statuses = [404], to = "@named", status = "page" }]
+        rules = [{ when = "$arg_a", set = { own = "a" } }, { rewrite = "^/b$", to = "/c", then = "last" }]
+        [[http.servers.locations.locations]]
+        path = { expression = "\\.php$" }
+        internal = true
+        [[http.servers.locations]]
+        path = { prefix = "/only/", before_expressions = true }
+        [[http.servers.locations]]
+        path = { name = "named" }
+        return = { status = 404 }
+        [http.maps.looked_up]
+        of = "$uri"
+        values = { "/a b" = "1" }
+        patterns = [{ matches = "^x(.*)$", value = "$1" }]
     "#;
     let (config, findings) = checked_on(text, &system());
     assert!(!findings.has_errors(), "{findings}");

@@ -99,6 +99,9 @@ impl Scoreboard {
     /// When a living daemon holds it, or the system refuses.
     pub(crate) fn create(runtime_dir: &Path) -> Result<Self, ScoreboardError> {
         let path = path_in(runtime_dir);
+        if let Some(pid) = lock::removed(&path).and_then(|open| lock::holder(&open)) {
+            return Err(LockError::held(&path, pid).into());
+        }
         let map_error = |source| ScoreboardError::Map { path: path.clone(), source };
         let file = loop {
             let file = lock::acquire(&path)?;

@@ -1,18 +1,28 @@
 //! `[[http.servers.locations]]`: what is served where.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_config::{Kind, Located, Node, Output, Reader, Shape, Size, Value};
+use drover_config::{Located, Node, Output, Reader, Size, Value};
 
-use super::{AccessLog, LONGEST};
+use super::path_match::PathMatch;
+use super::{AccessLog, ErrorPage, Headers, LONGEST, Rule};
 
 drover_config::table! {
     /// What is served under a path.
     pub struct Location {
-        /// The path: a prefix, the longest wins; or { exact = "/path" }.
+        /// The path: a prefix, the longest wins; or a table with one of the forms below.
         pub path: Located<PathMatch>,
+        /// Whether only drover itself leads requests here (error pages and the like); others are answered with 404.
+        pub internal: bool = false,
+        /// Steps that a request goes through before it is answered here.
+        pub rules: Vec<Rule> = Vec::new(),
+        /// Changes to the fields of responses; else as the server says.
+        #[example = "{ set = { Cache-Control = \"no-store\" } }"]
+        pub headers: Option<Headers> = None,
+        /// What clients are shown instead of a bare error; else as the server says.
+        #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
+        pub error_pages: Option<Vec<ErrorPage>> = None,
         /// Directory of the files to serve; else the server's.
         #[example = "\"/srv/www\""]
         pub root: Option<Located<PathBuf>> = None,
@@ -29,6 +39,58 @@ drover_config::table! {
         /// The log of requests; else as in [http].
         #[example = "\"off\""]
         pub access_log: Option<AccessLog> = None,
+        /// Locations inside of this one, with the same keys. What they leave out is as here.
+        pub locations: Nested = Nested::default(),
+    }
+}
+
+impl Location {
+    /// A location with nothing said but its path.
+    pub fn at(path: PathMatch) -> Location {
+        Location {
+            path: path.into(),
+            internal: false,
+            rules: Vec::new(),
+            headers: None,
+            error_pages: None,
+            root: None,
+            index: None,
+            return_: None,
+            client_body_size: None,
+            access_log: None,
+            locations: Nested::default(),
+        }
+    }
+
+    /// This location as it is inside of `outer`: what it leaves out is as there. What a location does with a
+    /// request (`return` and the like) is never taken over.
+    pub fn inside(&self, outer: &Location) -> Location {
+        let mut inner = self.clone();
+        inner.headers = inner.headers.or_else(|| outer.headers.clone());
+        inner.error_pages = inner.error_pages.or_else(|| outer.error_pages.clone());
+        inner.root = inner.root.or_else(|| outer.root.clone());
+        inner.index = inner.index.or_else(|| outer.index.clone());
+        inner.client_body_size = inner.client_body_size.or(outer.client_body_size);
+        inner.access_log = inner.access_log.or_else(|| outer.access_log.clone());
+        inner
+    }
+}
+
+/// Locations inside of a location. The reference describes them once, where they are not nested.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Nested(pub Vec<Location>);
+
+impl Value for Nested {
+    fn type_name() -> String {
+        "list of tables".into()
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Nested> {
+        Vec::read(node, reader).map(Nested)
+    }
+
+    fn write(&self) -> Output {
+        self.0.write()
     }
 }
 
@@ -55,62 +117,9 @@ drover_config::table! {
     }
 }
 
-/// Which request paths a location is for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum PathMatch {
-    /// Paths that begin so.
-    Prefix(String),
-    /// This path alone.
-    Exact(String),
-}
-
-impl PathMatch {
-    /// The path or its beginning.
-    pub fn as_str(&self) -> &str {
-        match self {
-            PathMatch::Prefix(path) | PathMatch::Exact(path) => path,
-        }
-    }
-}
-
-impl fmt::Display for PathMatch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PathMatch::Prefix(path) => write!(out, "{path}"),
-            PathMatch::Exact(path) => write!(out, "{path} (exact)"),
-        }
-    }
-}
-
-drover_config::table! {
-    /// The long form of a path.
-    #[table(inline)]
-    pub struct ExactPath {
-        /// This path alone, rather than all that begin so.
-        pub exact: String,
-    }
-}
-
-impl Value for PathMatch {
-    fn type_name() -> String {
-        "string or table".into()
-    }
-
-    fn shape() -> Shape {
-        ExactPath::shape()
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<PathMatch> {
-        match node.kind {
-            Kind::Table(_) => ExactPath::read(node, reader).map(|path| PathMatch::Exact(path.exact)),
-            _ => String::read(node, reader).map(PathMatch::Prefix),
-        }
-    }
-
-    fn write(&self) -> Output {
-        match self {
-            PathMatch::Prefix(path) => path.write(),
-            PathMatch::Exact(path) => ExactPath { exact: path.clone() }.write(),
-        }
+impl Return {
+    /// An answer with nothing said but its status.
+    pub fn with(status: u16) -> Return {
+        Return { status, body: None, location: None, content_type: None, delay: None }
     }
 }

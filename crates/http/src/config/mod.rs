@@ -5,8 +5,14 @@
 
 mod access_log;
 mod check;
+mod error_page;
+mod expression;
+mod headers;
 mod listen;
 mod location;
+mod map;
+mod path_match;
+mod rule;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +23,15 @@ use std::time::Duration;
 use drover_config::{Located, Size};
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
-pub use check::CheckContext;
+pub use error_page::{ErrorPage, PageStatus};
+pub use expression::Expression;
+pub use headers::{HeaderChange, Headers};
 pub use listen::{Listen, Listener};
-pub use location::{Location, PathMatch, Return};
+pub use location::{Location, Nested, Return};
+pub(crate) use map::network;
+pub use map::{Map, MapPattern, Peers};
+pub use path_match::PathMatch;
+pub use rule::{Condition, Rule, Then};
 
 /// No time-out is longer than this: ten years, which a timer still can count.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -75,6 +87,15 @@ drover_config::table! {
         /// Formats of access logs by name, beside the built-in "combined".
         #[example = "by_worker = \"$pid $request $status\""]
         pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Changes to the fields of responses, where neither location nor server says otherwise.
+        #[example = "{ set = { X-Served-By = \"$hostname\" } }"]
+        pub headers: Option<Headers> = None,
+        /// What clients are shown instead of a bare error, where neither location nor server says otherwise.
+        #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
+        pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// Variables by name, without `$`, whose values are looked up.
+        #[example = "kind = { of = \"$arg_k\", values = { a = \"1\" } }"]
+        pub maps: BTreeMap<String, Map> = BTreeMap::new(),
         /// A virtual server: addresses, names and locations.
         pub servers: Vec<Server> = Vec::new(),
     }
@@ -100,14 +121,56 @@ drover_config::table! {
     pub struct Server {
         /// Addresses to accept connections on.
         pub listen: Located<Vec<Located<Listen>>>,
-        /// Names this server answers to: exact, "*.example.org" or "www.example.*".
+        /// Names this server answers to: exact, "*.example.org", "www.example.*", or "~" and an expression.
         pub server_names: Vec<Located<String>> = Vec::new(),
         /// Directory of the files to serve.
         #[example = "\"/srv/www\""]
         pub root: Option<Located<PathBuf>> = None,
         /// Files that stand for a directory, the first that exists.
         pub index: Vec<Located<String>> = vec!["index.html".to_owned().into()],
+        /// Steps that a request goes through before its location is looked for.
+        pub rules: Vec<Rule> = Vec::new(),
+        /// Changes to the fields of responses; else as in [http].
+        #[example = "{ set = { X-Served-By = \"$hostname\" } }"]
+        pub headers: Option<Headers> = None,
+        /// What clients are shown instead of a bare error; else as in [http].
+        #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
+        pub error_pages: Option<Vec<ErrorPage>> = None,
         /// What is served where.
         pub locations: Vec<Location> = Vec::new(),
     }
+}
+
+impl Server {
+    /// A server with nothing said but its addresses.
+    pub fn on(listen: Vec<Located<Listen>>) -> Server {
+        Server {
+            listen: listen.into(),
+            server_names: Vec::new(),
+            root: None,
+            index: vec!["index.html".to_owned().into()],
+            rules: Vec::new(),
+            headers: None,
+            error_pages: None,
+            locations: Vec::new(),
+        }
+    }
+
+    /// All locations, those inside of others too.
+    pub fn all_locations(&self) -> Vec<&Location> {
+        fn add<'a>(locations: &'a [Location], all: &mut Vec<&'a Location>) {
+            for location in locations {
+                all.push(location);
+                add(&location.locations.0, all);
+            }
+        }
+        let mut all = Vec::new();
+        add(&self.locations, &mut all);
+        all
+    }
+}
+
+/// The expression that a server's name is, if it begins with `~`.
+pub(crate) fn expression_of_name(name: &str) -> Option<Result<Expression, String>> {
+    name.strip_prefix('~').map(Expression::new)
 }

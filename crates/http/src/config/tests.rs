@@ -1,19 +1,14 @@
 //! The checks across the keys of `[http]`: what is found, and what is not.
 
 use drover_config::Findings;
-use drover_service::{Accept, WrongVariable};
+use drover_service::Accept;
 
 use super::*;
 
 fn check(text: &str) -> (Http, Findings) {
     let (http, mut findings) = drover_config::parse::<Http>("http.toml", text);
     let http = http.expect("no key of [http] is required");
-    // Knows one variable, and takes no other for right.
-    let variables = |text: &str| match text.find("$wrong") {
-        Some(offset) => Err(WrongVariable { message: "unknown".into(), offset, length: 6, help: None }),
-        None => Ok(()),
-    };
-    http.check(&CheckContext { accept: Accept::Exclusive, variables: &variables }, &mut findings);
+    http.check(Accept::Exclusive, &mut findings);
     (http, findings)
 }
 
@@ -45,11 +40,13 @@ fn addresses_and_names_are_claimed_once() {
 
 #[test]
 fn names_have_a_form() {
-    for name in ["example.org", "*.example.org", "www.example.*", "_", "a-b", "xn--bcher-kva", "[::1]"] {
+    for name in
+        ["example.org", "*.example.org", "www.example.*", "_", "a-b", "xn--bcher-kva", "[::1]", "~^a+$"]
+    {
         let text = with_locations(&format!("root = \"/\"\nserver_names = [{name:?}]"));
         assert!(messages(&text).is_empty(), "{name}");
     }
-    for name in ["", "*", "a.*.b", "*a.org", "a b", "a:80", "http://a", "~^a", "a..b", "bücher.de", "*.*"] {
+    for name in ["", "*", "a.*.b", "*a.org", "a b", "a:80", "http://a", "~^(a", "a..b", "bücher.de", "*.*"] {
         let text = with_locations(&format!("root = \"/\"\nserver_names = [{name:?}]"));
         assert_eq!(messages(&text), ["`server_names` has a name that no request can have"], "{name}");
     }
@@ -161,7 +158,7 @@ fn log_formats_are_defined_and_their_variables_known() {
     let (_, findings) = check("log_formats.odd = \"a $wrong b\"");
     let drawn = findings.to_string();
     assert!(drawn.contains("http.toml:1:22\n"), "the variable itself is marked: {drawn}");
-    assert!(drawn.contains("^^^^^^ unknown\n"), "{drawn}");
+    assert!(drawn.contains("^^^^^^ unknown variable `$wrong`\n"), "{drawn}");
 }
 
 #[test]
@@ -191,4 +188,90 @@ fn servers_on_one_address_share_a_listener() {
     let socket = &listeners[0].socket;
     assert_eq!((socket.backlog, socket.accept), (Some(7), Some(Accept::Mutex)));
     assert_eq!((listeners[1].servers.as_slice(), listeners[1].socket.backlog), ([0].as_slice(), None));
+}
+
+#[test]
+fn locations_have_forms_and_places() {
+    let location = |text: &str| messages(&with_locations(&format!("root = \"/\"\n{text}")));
+    let at = |path: &str| location(&format!("[[servers.locations]]\npath = {path}"));
+    for path in
+        ["'/a'", "{ exact = '/a' }", "{ expression = '^/a' }", "{ prefix = '/a', before_expressions = true }"]
+    {
+        assert!(at(path).is_empty(), "{path}");
+    }
+    assert!(at("{ name = 'x' }").is_empty());
+    assert_eq!(at("{ expression = '(' }"), ["`expression` is not a regular expression"]);
+    assert_eq!(at("{ prefix = '/a', exact = '/a' }"), ["`path` is not a path"]);
+    assert_eq!(at("{ exact = '/a', before_expressions = true }"), ["`path` is not a path"]);
+    assert_eq!(at("{ name = '@x' }"), ["a location's name that cannot be used"]);
+    let two = |first: &str, second: &str| {
+        location(&format!("[[servers.locations]]\npath = {first}\n[[servers.locations]]\npath = {second}"))
+    };
+    assert_eq!(two("'/a'", "{ prefix = '/a', before_expressions = true }"), ["two locations for /a"]);
+    assert_eq!(two("{ name = 'x' }", "{ name = 'x' }"), ["two locations named `x`"]);
+    let inside = |outer: &str, inner: &str| {
+        location(&format!(
+            "[[servers.locations]]\npath = {outer}\n[[servers.locations.locations]]\npath = {inner}"
+        ))
+    };
+    assert!(inside("'/a/'", "'/a/b'").is_empty());
+    assert_eq!(inside("'/a/'", "'/b'"), ["a location that no request can reach"]);
+    assert_eq!(inside("{ exact = '/a' }", "'/a/b'"), ["a location that no request can reach"]);
+    assert_eq!(inside("'/a/'", "{ name = 'x' }"), ["a named location inside of another"]);
+}
+
+#[test]
+fn rules_say_one_thing() {
+    let rule = |text: &str| messages(&with_locations(&format!("root = \"/\"\nrules = [{{ {text} }}]")));
+    for text in [
+        "rewrite = '^/a', to = '/b'",
+        "set = { a = '$args' }, return = { status = 403 }",
+        "rewrite = '^/a', to = 'https://$host/', then = 'permanent'",
+        "when = { text = '$arg_x', matches = 'y' }, return = { status = 403 }",
+        "when = '$http_x', return = { status = 403, body = '$x' }, set = { x = '1' }",
+    ] {
+        assert!(rule(text).is_empty(), "{text}");
+    }
+    for (text, want) in [
+        ("rewrite = '^/a'", "`rewrite` leads nowhere"),
+        ("to = '/b'", "`to` without `rewrite`"),
+        ("rewrite = '^/a', to = 'https://$host/'", "`to` is no path"),
+        ("rewrite = '^/a', to = 'b'", "`to` is no path"),
+        (
+            "rewrite = '^/a', to = '/b', return = { status = 403 }",
+            "`return` and `rewrite` contradict each other",
+        ),
+        ("then = 'last'", "`then` has no effect without `rewrite`"),
+        ("set = { args = 'x' }", "the variable `$args` is built in"),
+        ("set = { a-b = 'x' }", "`a-b` is no name of a variable"),
+        ("set = { a = '$wrong' }", "the text has a variable that is wrong"),
+        (
+            "when = { text = '$uri', equals = 'a', matches = 'b' }",
+            "`equals` and `matches` contradict each other",
+        ),
+    ] {
+        assert_eq!(rule(text), [want], "{text}");
+    }
+}
+
+#[test]
+fn error_pages_fields_and_maps_can_be_used() {
+    let server = |text: &str| messages(&with_locations(&format!("root = \"/\"\n{text}")));
+    for (text, want) in [
+        ("error_pages = [{ statuses = [404], to = '@none' }]", "the location `@none` is not defined"),
+        ("error_pages = [{ statuses = [200], to = '/x' }]", "`statuses` has one that is no error"),
+        ("error_pages = [{ statuses = [404], to = 'x' }]", "`to` is neither a path nor a URL"),
+        (
+            "error_pages = [{ statuses = [404], to = '/x', status = 204 }]",
+            "`status` is one of responses without a body",
+        ),
+        ("headers = { set = { Content-Length = '1' } }", "the field Content-Length cannot be changed"),
+        ("headers = { add = { 'a b' = '1' } }", "\"a b\" is no field name"),
+        ("headers = { add = { a = '$wrong' } }", "the text has a variable that is wrong"),
+        ("[maps.a]\nof = '$b'\n[maps.b]\nof = '$a'", "the map `a` cannot be used"),
+        ("[maps.host]\nof = '$uri'", "the variable `$host` is built in"),
+        ("[maps.a]\nof = '$uri'\nnetworks = { x = '1' }", "\"x\" is no network"),
+    ] {
+        assert_eq!(server(text), [want], "{text}");
+    }
 }

@@ -200,20 +200,27 @@ impl Conversation {
         let unix_millis = u64::try_from(core.wall_clock().unix_millis()).unwrap_or(0);
         let mut time = self.worker.time.borrow_mut();
         let time = if needs_time { time.at((unix_millis / 1000) as i64) } else { &*time };
+        let peer = match self.stream.peer() {
+            PeerAddress::Internet(address) => Some(address),
+            PeerAddress::Unix => None,
+        };
+        let plan = &*self.worker.plan;
         then(&Facts {
             head: about.head,
             bytes: about.bytes,
-            remote: match self.stream.peer() {
-                PeerAddress::Internet(address) => Some(address),
-                PeerAddress::Unix => None,
-            },
+            values: about.values,
+            groups: &about.values.groups,
+            ids: &self.worker.ids,
+            remote: peer,
+            peer,
             local: if needs_local { self.stream.local().ok().flatten() } else { None },
             pid: self.worker.pid,
             worker: self.worker.worker,
             connection: self.stream.number(),
             close_reason: self.stream.close_reason(),
             connection_requests: self.requests,
-            server_name: &self.worker.plan.servers[about.server].name,
+            server_name: &plan.servers[about.server].name,
+            root: plan.locations.get(about.location).map_or(b"", |location| &location.root),
             status: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,

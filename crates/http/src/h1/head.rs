@@ -96,6 +96,8 @@ pub(crate) struct Head {
     pub(crate) fields: Vec<Field>,
     /// The normal path, unless the target's path is [plain](Target::plain).
     pub(crate) decoded_path: Vec<u8>,
+    /// The query, where a rule or an internal redirect [replaced](Target::replaced) it; empty for none.
+    pub(crate) new_query: Vec<u8>,
 }
 
 /// What some bytes are.

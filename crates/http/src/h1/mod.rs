@@ -3,11 +3,14 @@
 mod at_length;
 mod block;
 pub(crate) mod body;
+mod complete;
 pub(crate) mod connection;
 pub(crate) mod head;
 pub(crate) mod method;
 pub(crate) mod name;
+mod replaced;
 mod report;
+mod route;
 pub(crate) mod rule;
 mod scan;
 pub(crate) mod target;

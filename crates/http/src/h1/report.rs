@@ -12,18 +12,13 @@ use super::work::{Stage, Work};
 use crate::exchange::{self, Request};
 use crate::plan::LogUse;
 use crate::response::Fate;
+use crate::values::Values;
 use crate::variables::Facts;
 
 impl Work {
     #[cold]
     pub(super) fn log(&self, on: &Conversation, log: &LogUse, rest: u64, head_is_known: bool) {
-        let about = About {
-            head: head_is_known.then_some(&self.head),
-            bytes: &self.input[self.start..self.start + self.head_length],
-            server: self.server,
-            started: self.started,
-            length: self.request_length,
-        };
+        let about = self.about(head_is_known);
         let (status, head, body) = self.begun;
         on.with_facts(&about, log.needs_local, log.needs_time, |facts| {
             let facts = Facts {
@@ -67,6 +62,7 @@ impl Work {
             date: wall.http_date(),
             now: on.stream.core().now(),
             server: &plan.server,
+            error_pages: None,
             render: &|_, _| {},
         };
         let answer = exchange::page(&request, status, b"", &mut self.output);
@@ -91,7 +87,10 @@ impl Work {
 pub(crate) struct About<'a> {
     pub(crate) head: Option<&'a Head>,
     pub(crate) bytes: &'a [u8],
+    pub(crate) values: &'a Values,
     pub(crate) server: usize,
+    /// `usize::MAX` where none was found.
+    pub(crate) location: usize,
     pub(crate) started: Millis,
     pub(crate) length: u64,
 }

@@ -33,6 +33,8 @@ pub(crate) struct Target {
     pub(crate) query: Option<Span>,
     /// The path is already what normalising would make of it.
     pub(crate) plain: bool,
+    /// A rule or an internal redirect put another path and query in the place of these.
+    pub(crate) replaced: bool,
 }
 
 /// Takes the target at `span` of `head` apart.

@@ -67,7 +67,7 @@ impl Head {
         self.method = method;
         self.method_span = Span { start: 0, end: whole.start - 1 };
         let (authority, path) = (Span::default(), Span::within(bytes, path));
-        self.target = Target { form: Form::Origin, whole, authority, path, query, plain };
+        self.target = Target { form: Form::Origin, whole, authority, path, query, plain, replaced: false };
         Some(rest)
     }
 }

@@ -23,15 +23,13 @@ use super::body::Body;
 use super::connection::Conversation;
 use super::head::{Framing, Head, Status};
 use super::method::Method;
-use super::report::About;
+use super::route::{Course, Route};
 use super::rule::Refusal;
-use super::target::Form;
-use crate::exchange::{self, Answer, Request, Rest};
+use crate::exchange::Rest;
 use crate::handler::Handler;
 use crate::handler::files::OpenFile;
 use crate::plan::Location;
-use crate::response::{Date, Fate};
-use crate::variables::Variable;
+use crate::response::Fate;
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
@@ -83,6 +81,7 @@ pub(crate) struct Work {
     pub(super) request_length: u64,
     pub(super) server: usize,
     pub(super) location: usize,
+    pub(super) route: Route,
     /// When the request's first byte was received.
     pub(crate) started: Millis,
     pub(super) fate: Fate,
@@ -112,6 +111,7 @@ impl Work {
             request_length: 0,
             server: 0,
             location: 0,
+            route: Route::default(),
             started: Millis::default(),
             fate: Fate::Close,
             delayed: false,
@@ -236,11 +236,17 @@ impl Work {
         self.head_length = length;
         self.end = self.start + length;
         self.request_length = length as u64;
+        self.route.begin();
         let plan = &*on.worker.plan;
         let bytes = &self.input[self.start..self.end];
+        let (head, values) = (&self.head, &mut self.route.values);
+        self.server = plan.hosts[on.listener].find(|| head.host.map(|host| host.of(bytes)), values);
+        let server = &plan.servers[self.server];
+        self.location = server.find(head.path(bytes), values);
+        if !server.rules.is_empty() || plan.locations[self.location].gate.is_some() {
+            self.find_route(on);
+        }
         let head = &self.head;
-        self.server = plan.hosts[on.listener].find(|| head.host.map(|host| host.of(bytes)));
-        self.location = plan.servers[self.server].find(head.path(bytes));
         let stays = !head.close && on.requests < plan.keepalive_requests;
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
@@ -268,8 +274,9 @@ impl Work {
             Err(refusal) => return self.refuse(on, refusal),
         };
         let waits = self.head.expects_continue && self.end == self.filled;
-        let refuses = matches!(location.handler, Handler::Files(_) | Handler::Nothing)
-            && !matches!(self.head.method, Method::Get | Method::Head);
+        let serves_files = matches!(location.handler, Handler::Files(_) | Handler::Nothing);
+        let refuses = self.route.course != Course::Handler
+            || (serves_files && !matches!(self.head.method, Method::Get | Method::Head));
         if waits && refuses {
             // The final answer at once: whether the body follows is then the client's choice, so the
             // connection cannot go on (RFC 9110, 10.1.1).
@@ -303,7 +310,7 @@ impl Work {
     #[inline]
     fn answer(&mut self, on: &Conversation) -> Option<Step> {
         let location = &on.worker.plan.locations[self.location];
-        if let Some(delay) = location.delay
+        if let Some(delay) = self.delay(on, location)
             && !self.delayed
         {
             self.delayed = true;
@@ -317,7 +324,13 @@ impl Work {
         let before = self.output.len();
         let answer = {
             let wall = on.stream.core().wall_clock();
-            self.handle(on, &location.handler, wall.http_date())
+            self.handle(on, location, wall.http_date())
+        };
+        let answer = match answer.rest {
+            Rest::Nothing | Rest::File(..) if location.headers.is_some() || self.route.shown.is_some() => {
+                self.complete(on, location, before, answer)
+            }
+            _ => answer,
         };
         if let Some(log) = &location.log {
             let head_length = self.output.len() - before - answer.body;
@@ -333,44 +346,10 @@ impl Work {
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
-        }
-    }
-
-    #[inline]
-    fn handle(&mut self, on: &Conversation, handler: &Handler, date: &Date) -> Answer {
-        if self.head.target.form == Form::Origin
-            && let Some(prepared) = handler.prepared()
-        {
-            let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);
-            return Answer::complete(prepared.status(), body);
-        }
-        let bytes = &self.input[self.start..self.start + self.head_length];
-        let (started, length) = (self.started, self.request_length);
-        let request = Request {
-            head: &self.head,
-            bytes,
-            fate: self.fate,
-            date,
-            now: on.stream.core().now(),
-            server: &on.worker.plan.server,
-            render: &|template, out| {
-                let about = About { head: Some(&self.head), bytes, server: self.server, started, length };
-                on.with_facts(
-                    &about,
-                    template.uses(Variable::is_local),
-                    template.uses(Variable::is_local_time),
-                    |facts| {
-                        template.push_plain(facts, out);
-                    },
-                );
-            },
-        };
-        match self.head.target.form {
-            Form::Authority => exchange::page(&request, 405, b"Allow: GET, HEAD\r\n", &mut self.output),
-            Form::Asterisk => {
-                exchange::with_body(&request, 204, b"Allow: GET, HEAD\r\n", "", b"", &mut self.output)
+            Rest::Elsewhere(to) => {
+                self.go_elsewhere(on, *to);
+                None
             }
-            Form::Origin | Form::Absolute => handler.answer(&request, &on.worker.store, &mut self.output),
         }
     }
 

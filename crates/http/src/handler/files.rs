@@ -61,9 +61,9 @@ fn redirect_to_directory(request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
     let mut fields = b"Location: ".to_vec();
     path::encode(request.path(), &mut fields);
     fields.push(b'/');
-    if let Some(query) = request.head.target.query {
+    if let Some(query) = request.head.query(request.bytes) {
         fields.push(b'?');
-        fields.extend_from_slice(query.of(request.bytes));
+        fields.extend_from_slice(query);
     }
     fields.extend_from_slice(b"\r\n");
     exchange::page(request, 301, &fields, out)

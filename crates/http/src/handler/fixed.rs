@@ -4,6 +4,7 @@ use drover_service::TemplateError;
 
 use crate::config::Return;
 use crate::exchange::{self, Answer, Request};
+use crate::own::OwnVariables;
 use crate::response::{self, Prepared};
 use crate::variables::Template;
 
@@ -24,11 +25,16 @@ pub(crate) enum Fixed {
 const DEFAULT_TYPE: &str = "text/plain; charset=utf-8";
 
 impl Fixed {
-    /// Compiles a `return`. `server` is the value of the field `Server`.
-    pub(crate) fn new(config: &Return, server: &str) -> Result<Fixed, TemplateError> {
-        let parse = |text: &Option<_>| {
-            text.as_ref().map(|text: &drover_config::Located<String>| Template::parse(text))
-        };
+    /// Compiles a `return`. `server` is the value of the field `Server`. Where an error page may be shown
+    /// instead of the answer (`replaced`), one without a body is made only when it is needed.
+    pub(crate) fn new(
+        config: &Return,
+        server: &str,
+        own: &OwnVariables,
+        replaced: bool,
+    ) -> Result<Fixed, TemplateError> {
+        let parse =
+            |text: &Option<_>| text.as_ref().map(|text: &drover_config::Located<String>| own.template(text));
         let body = parse(&config.body).transpose()?;
         let location = parse(&config.location).transpose()?;
         let content_type = config.content_type.as_ref().map_or(DEFAULT_TYPE, |text| text.as_str()).to_owned();
@@ -37,8 +43,9 @@ impl Fixed {
             Some(template) => template.as_literal().map(|text| Some(text.to_vec())),
             None => Some(None),
         };
+        let replaced = replaced && body.is_none();
         Ok(match (literal(&location), literal(&body)) {
-            (Some(location), Some(body)) => {
+            (Some(location), Some(body)) if !replaced => {
                 Fixed::Prepared(prepare(status, server, location.as_deref(), &content_type, body))
             }
             _ => Fixed::Rendered { status, location, content_type, body },
@@ -103,7 +110,7 @@ fn prepare(
 }
 
 /// Appends `Location`. What no URI may hold is encoded, so that no value of a variable can end the line.
-fn push_location(fields: &mut Vec<u8>, location: &[u8]) {
+pub(crate) fn push_location(fields: &mut Vec<u8>, location: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     fields.extend_from_slice(b"Location: ");
     for byte in location {
@@ -125,7 +132,8 @@ mod tests {
     use drover_event::Millis;
 
     fn answered(config: &Return, method: Method) -> (String, Answer) {
-        let fixed = Fixed::new(config, "drover").expect("the templates are right");
+        let own = OwnVariables::default();
+        let fixed = Fixed::new(config, "drover", &own, false).expect("the templates are right");
         let head = Head { method, ..Head::default() };
         let request = Request {
             head: &head,
@@ -134,6 +142,7 @@ mod tests {
             date: b"Sun, 06 Nov 1994 08:49:37 GMT",
             now: Millis::new(0),
             server: "drover",
+            error_pages: None,
             render: &|_, out| out.extend_from_slice(b"/a b\r\nX: y"),
         };
         let mut out = Vec::new();
@@ -141,13 +150,9 @@ mod tests {
         (String::from_utf8(out).expect("text"), answer)
     }
 
-    fn config(status: u16) -> Return {
-        Return { status, body: None, location: None, content_type: None, delay: None }
-    }
-
     #[test]
     fn a_literal_body_is_prepared() {
-        let config = Return { body: Some("ok\n".to_owned().into()), ..config(200) };
+        let config = Return { body: Some("ok\n".to_owned().into()), ..Return::with(200) };
         let (text, answer) = answered(&config, Method::Get);
         assert_eq!(
             text,
@@ -161,18 +166,18 @@ mod tests {
 
     #[test]
     fn errors_and_redirects_have_a_page() {
-        let (text, _) = answered(&config(404), Method::Get);
+        let (text, _) = answered(&Return::with(404), Method::Get);
         assert!(text.contains("text/html") && text.contains("<h1>404 Not Found</h1>"), "{text}");
-        let redirect = Return { location: Some("/new place".to_owned().into()), ..config(301) };
+        let redirect = Return { location: Some("/new place".to_owned().into()), ..Return::with(301) };
         let (text, _) = answered(&redirect, Method::Get);
         assert!(text.contains("\r\nLocation: /new%20place\r\n"), "{text}");
-        let (text, _) = answered(&config(204), Method::Get);
+        let (text, _) = answered(&Return::with(204), Method::Get);
         assert!(text.ends_with("GMT\r\n\r\n"), "{text}");
     }
 
     #[test]
     fn no_variable_can_end_a_field() {
-        let redirect = Return { location: Some("$request_uri".to_owned().into()), ..config(302) };
+        let redirect = Return { location: Some("$request_uri".to_owned().into()), ..Return::with(302) };
         let (text, answer) = answered(&redirect, Method::Get);
         assert!(text.contains("\r\nLocation: /a%20b%0D%0AX:%20y\r\n"), "{text}");
         assert!(answer.body > 0);

@@ -48,13 +48,7 @@ pub fn serve_with(settings: Settings, change: impl FnOnce(&mut Http)) -> Server 
     let address = socket.local_addr().expect("a bound socket has an address");
     socket.set_nonblocking(true).expect("sockets can be non-blocking");
     let listen = Listen::new(ListenAddress::Tcp(address));
-    let server = ServerConfig {
-        listen: vec![listen.into()].into(),
-        server_names: Vec::new(),
-        root: None,
-        index: vec!["index.html".to_owned().into()],
-        locations: Vec::new(),
-    };
+    let server = ServerConfig::on(vec![listen.into()]);
     let mut config = Http { servers: vec![server], ..Http::default() };
     change(&mut config);
     let (orders, taken) = channel();
@@ -234,7 +228,7 @@ pub fn fixed(path: &str, status: u16, body: &str) -> Location {
 }
 
 pub fn bare_return(status: u16) -> Return {
-    Return { status, body: None, location: None, content_type: None, delay: None }
+    Return::with(status)
 }
 
 pub fn returning(path: &str, answer: Return) -> Location {
@@ -242,14 +236,7 @@ pub fn returning(path: &str, answer: Return) -> Location {
 }
 
 pub fn location(path: &str) -> Location {
-    Location {
-        path: PathMatch::Prefix(path.to_owned()).into(),
-        root: None,
-        index: None,
-        return_: None,
-        client_body_size: None,
-        access_log: None,
-    }
+    Location::at(PathMatch::Prefix(path.to_owned()))
 }
 
 /// A server that answers everything with "ok".

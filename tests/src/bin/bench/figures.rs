@@ -35,6 +35,11 @@ impl Round {
     pub(crate) fn total(&self) -> f64 {
         self.user + self.system
     }
+
+    /// The share of the time that the worker was not waiting.
+    pub(crate) fn busy(&self) -> f64 {
+        self.total() * self.rate / 1e6
+    }
 }
 
 impl Figures {

@@ -7,6 +7,8 @@
 //!
 //! * *CPU time per request* is what the kernel accounts to the worker while wrk runs, over the requests
 //!   that wrk counted. The sum is exact; its split into user and system is sampled at clock ticks.
+//! * *Busy* is the share of the time that the worker was running. Where it is well below 100 %, wrk is the limit
+//!   and the rates tell of the client: how it batches, and what it finds in its caches.
 //! * *System calls per request* come from a short run of its own under `strace -c`.
 //! * *Instructions per request* outside the kernel come from callgrind: two runs with a different number
 //!   of requests, and the difference between them.

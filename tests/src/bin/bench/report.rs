@@ -10,6 +10,8 @@ use crate::servers::{Kind, Server};
 /// What was found in all rows.
 pub(crate) type Table = [(&'static Row, Vec<(Kind, Figures)>)];
 
+/// A worker that is busy for less than this share of the time waits for the client, whose pace it is then.
+const CLIENT_BOUND: f64 = 0.9;
 /// A peer within this share of the first server is called even: a run cannot tell them apart.
 const EVEN: f64 = 0.01;
 
@@ -25,19 +27,30 @@ pub(crate) fn heading(servers: &[Server], options: &Options) {
 pub(crate) fn row(row: &Row, figures: &[(Kind, Figures)]) {
     println!("\n{} ({} connections) [{}]", row.title, row.connections, row.name);
     println!(
-        "{:8}{:>8}{:>9}{:>9}{:>15}{:>12}{:>15}{:>8}{:>15}{:>12}",
-        "", "user", "system", "total", "ratio", "requests/s", "ratio", "calls", "instructions", "bytes"
+        "{:8}{:>8}{:>9}{:>9}{:>15}{:>12}{:>15}{:>8}{:>8}{:>15}{:>12}",
+        "",
+        "user",
+        "system",
+        "total",
+        "ratio",
+        "requests/s",
+        "ratio",
+        "busy",
+        "calls",
+        "instructions",
+        "bytes"
     );
     let Some((_, first)) = figures.first() else { return };
     for (kind, figures) in figures {
         println!(
-            "{kind:8}{:>8.2}{:>9.2}{:>9.2}{:>15}{:>12}{:>15}{:>8}{:>15}{:>12}",
+            "{kind:8}{:>8.2}{:>9.2}{:>9.2}{:>15}{:>12}{:>15}{:>8}{:>8}{:>15}{:>12}",
             figures.median(|round| round.user),
             figures.median(|round| round.system),
             figures.median(Round::total),
             ratio(figures.ratio(first, Round::total)),
             grouped(figures.median(|round| round.rate)),
             ratio(figures.ratio(first, |round| round.rate)),
+            percent(figures.median(Round::busy)),
             figures.calls.map_or("-".to_owned(), |calls| format!("{calls:.2}")),
             figures.instructions.map_or("-".to_owned(), grouped),
             grouped(figures.response_bytes as f64),
@@ -47,6 +60,10 @@ pub(crate) fn row(row: &Row, figures: &[(Kind, Figures)]) {
 
 fn ratio((ratio, spread): (f64, f64)) -> String {
     format!("{ratio:.2} ±{spread:.2}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 fn grouped(number: f64) -> String {
@@ -85,8 +102,13 @@ fn leads(row: &Row, figures: &[(Kind, Figures)]) -> Vec<String> {
         }
         if rate > 1.0 + EVEN {
             let sure = certainty(rate - 1.0, rate_spread);
+            let busy = base.median(Round::busy);
+            let bound = match busy < CLIENT_BOUND {
+                true => format!("; the client sets the pace, {first} is busy {}", percent(busy)),
+                false => String::new(),
+            };
             lines.push(format!(
-                "{}: {kind} answers {rate:.2} times as many requests as {first}{sure}",
+                "{}: {kind} answers {rate:.2} times as many requests as {first}{sure}{bound}",
                 row.name
             ));
         }
@@ -116,6 +138,7 @@ fn json_row(row: &Row, figures: &[(Kind, Figures)]) -> Value {
                 "system_us": figures.median(|round| round.system),
                 "requests_per_second": figures.median(|round| round.rate),
                 "cpu_ratio": figures.ratio(first, Round::total).0,
+                "busy": figures.median(Round::busy),
                 "rate_ratio": figures.ratio(first, |round| round.rate).0,
                 "system_calls": figures.calls,
                 "instructions": figures.instructions,

@@ -4,49 +4,119 @@
 
 use drover_config::{Findings, Located};
 
-use crate::config::{Http, Location, Return, Server};
+use crate::config::{Http, Location, PathMatch, Return, Server};
 
 pub(super) fn check(http: &Http, findings: &mut Findings) {
     for server in &http.servers {
         check_index(&server.index, findings);
-        if server.root.is_none() && server.locations.is_empty() && !findings.has_errors() {
+        if server.root.is_none()
+            && server.locations.is_empty()
+            && server.rules.is_empty()
+            && !findings.has_errors()
+        {
             findings
                 .warning(server.listen.place(), "the server has nothing to serve")
                 .label("every request to it is answered with 404")
                 .help("give it a `root` or `locations`");
         }
-        for (at, location) in server.locations.iter().enumerate() {
-            check_path(location, &server.locations[..at], findings);
-            check_content(location, server, findings);
-            check_index(location.index.as_deref().unwrap_or_default(), findings);
+        check_all(&server.locations, None, server, findings);
+        check_named(&server.locations, &mut Vec::new(), findings);
+    }
+}
+
+/// Locations beside each other, inside of `outer`.
+fn check_all(locations: &[Location], outer: Option<&Location>, server: &Server, findings: &mut Findings) {
+    for (at, location) in locations.iter().enumerate() {
+        let inside = outer.map(|outer| location.inside(outer));
+        let location = inside.as_ref().unwrap_or(location);
+        check_path(location, &locations[..at], findings);
+        if let Some(outer) = outer {
+            check_inside(location, outer, findings);
         }
+        check_content(location, server, findings);
+        check_index(location.index.as_deref().unwrap_or_default(), findings);
+        if let (PathMatch::Exact(_) | PathMatch::Named(_), Some(first)) =
+            (&*location.path, location.locations.0.first())
+        {
+            findings
+                .error(first.path.place(), "a location that no request can reach")
+                .label("is inside of one for a single path")
+                .related(location.path.place(), "this one");
+        }
+        check_all(&location.locations.0, Some(location), server, findings);
     }
 }
 
 fn check_path(location: &Location, before: &[Location], findings: &mut Findings) {
-    let path = location.path.as_str();
-    if !path.starts_with('/') {
-        findings
-            .error(location.path.place(), format!("the path {path:?} can match no request"))
-            .label("must begin with \"/\"")
-            .help(format!("write {:?}", format!("/{path}")));
-    } else if path.contains(['?', '#']) || path.split('/').any(|part| part == "." || part == "..") {
-        findings
-            .error(location.path.place(), format!("the path {path:?} can match no request"))
-            .label("paths are matched decoded, without `.` and `..`, and without the query");
+    let place = location.path.place();
+    if let Some(path) = location.path.path() {
+        if !path.starts_with('/') {
+            findings
+                .error(place, format!("the path {path:?} can match no request"))
+                .label("must begin with \"/\"")
+                .help(format!("write {:?}", format!("/{path}")));
+        } else if path.contains(['?', '#']) || path.split('/').any(|part| part == "." || part == "..") {
+            findings
+                .error(place, format!("the path {path:?} can match no request"))
+                .label("paths are matched decoded, without `.` and `..`, and without the query");
+        }
     }
-    if let Some(first) = before.iter().find(|first| first.path == location.path) {
+    // Names count in the whole server; `check_named` sees to them.
+    let is_named = matches!(*location.path, PathMatch::Named(_));
+    if let Some(first) = before.iter().find(|first| !is_named && first.path.is_same(&location.path)) {
         findings
-            .error(location.path.place(), format!("two locations for {}", *location.path))
+            .error(place, format!("two locations for {}", *location.path))
             .label("the second here")
             .related(first.path.place(), "the first here")
             .help("requests could only ever reach the first; remove one of the two");
     }
 }
 
+/// A path that the location around it does not match is never found.
+fn check_inside(location: &Location, outer: &Location, findings: &mut Findings) {
+    if let PathMatch::Named(_) = *location.path {
+        findings
+            .error(location.path.place(), "a named location inside of another")
+            .label("must stand in the server itself")
+            .related(outer.path.place(), "it is inside of this one");
+    }
+    if let (Some(inner), Some(around)) = (location.path.path(), outer.path.path())
+        && !inner.starts_with(around)
+    {
+        findings
+            .error(location.path.place(), "a location that no request can reach")
+            .label(format!("must begin with {around:?}"))
+            .related(outer.path.place(), "it is inside of this one");
+    }
+}
+
+fn check_named<'a>(locations: &'a [Location], known: &mut Vec<&'a Location>, findings: &mut Findings) {
+    for location in locations {
+        let PathMatch::Named(name) = &*location.path else { continue };
+        if name.is_empty() || name.starts_with('@') {
+            findings
+                .error(location.path.place(), "a location's name that cannot be used")
+                .label("must be a word, without `@`")
+                .help("path = { name = \"fallback\" }, and \"@fallback\" where it is used");
+        }
+        if let Some(first) = known.iter().find(|first| first.path == location.path) {
+            findings
+                .error(location.path.place(), format!("two locations named `{name}`"))
+                .label("the second here")
+                .related(first.path.place(), "the first here");
+        }
+        known.push(location);
+    }
+}
+
 fn check_content(location: &Location, server: &Server, findings: &mut Findings) {
     let Some(answer) = &location.return_ else {
-        if location.root.is_none() && server.root.is_none() && !findings.has_errors() {
+        if location.root.is_none()
+            && server.root.is_none()
+            && location.rules.is_empty()
+            && location.locations.0.is_empty()
+            && !findings.has_errors()
+        {
             findings
                 .warning(location.path.place(), "the location has nothing to serve")
                 .label("every request to it is answered with 404")
@@ -67,10 +137,9 @@ fn check_content(location: &Location, server: &Server, findings: &mut Findings) 
             .label("no file is looked for")
             .related(answer.place(), "as this is the answer");
     }
-    check_return(answer, findings);
 }
 
-fn check_return(answer: &Located<Return>, findings: &mut Findings) {
+pub(super) fn check_return(answer: &Located<Return>, findings: &mut Findings) {
     let status = answer.status;
     let redirects = matches!(status, 301 | 302 | 303 | 307 | 308);
     match &answer.location {

@@ -5,27 +5,23 @@
 mod listen;
 mod location;
 mod names;
+mod rules;
 mod texts;
 
 use drover_config::Findings;
-use drover_service::{Accept, WrongVariable};
+use drover_service::Accept;
 
 use super::Http;
-
-/// What a check of `[http]` has to be told.
-pub struct CheckContext<'a> {
-    /// The accept strategy of `[events]`.
-    pub accept: Accept,
-    /// Says what is wrong with the variables of a text such as a log format, if anything is.
-    pub variables: &'a dyn Fn(&str) -> Result<(), WrongVariable>,
-}
+use crate::own::KnownNames;
 
 impl Http {
-    /// Adds findings about everything that goes across keys.
-    pub fn check(&self, context: &CheckContext<'_>, findings: &mut Findings) {
-        listen::check(self, context.accept, findings);
+    /// Adds findings about everything that goes across keys. `accept` is the accept strategy of `[events]`.
+    pub fn check(&self, accept: Accept, findings: &mut Findings) {
+        let known = KnownNames::of(self);
+        listen::check(self, accept, findings);
         names::check(self, findings);
         location::check(self, findings);
-        texts::check(self, context, findings);
+        texts::check(self, &known, findings);
+        rules::check(self, &known, findings);
     }
 }

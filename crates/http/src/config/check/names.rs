@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use drover_config::{Findings, ListenAddress, Place};
 
-use crate::config::{Http, Server};
+use crate::config::{Http, Server, expression_of_name};
 
 pub(super) fn check(http: &Http, findings: &mut Findings) {
     let mut claimed: HashMap<(&ListenAddress, String), (usize, Option<Place>)> = HashMap::new();
@@ -39,7 +39,8 @@ fn pairs(server: &Server) -> Vec<(&ListenAddress, (String, Option<Place>))> {
             pairs.push((&listen.address, (String::new(), listen.place())));
         }
         for name in &server.server_names {
-            pairs.push((&listen.address, (name.to_ascii_lowercase(), name.place())));
+            let same = if name.starts_with('~') { name.to_string() } else { name.to_ascii_lowercase() };
+            pairs.push((&listen.address, (same, name.place())));
         }
     }
     pairs
@@ -51,7 +52,7 @@ fn check_form(server: &Server, findings: &mut Findings) {
             findings
                 .error(name.place(), "`server_names` has a name that no request can have")
                 .label(wrong)
-                .help("names are \"example.org\", \"*.example.org\" or \"www.example.*\"");
+                .help("names are \"example.org\", \"*.example.org\", \"www.example.*\" or '~^expression$'");
         }
         let same = |first: &&drover_config::Located<String>| first.eq_ignore_ascii_case(name);
         if let Some(first) = server.server_names[..at].iter().find(same) {
@@ -63,13 +64,17 @@ fn check_form(server: &Server, findings: &mut Findings) {
     }
 }
 
-fn wrong_name(name: &str) -> Option<&'static str> {
+fn wrong_name(name: &str) -> Option<String> {
+    if let Some(expression) = expression_of_name(name) {
+        return expression.err();
+    }
+    wrong_plain_name(name).map(str::to_owned)
+}
+
+fn wrong_plain_name(name: &str) -> Option<&'static str> {
     let inner = name.strip_prefix("*.").or_else(|| name.strip_suffix(".*")).unwrap_or(name);
     if inner.is_empty() {
         return Some("empty");
-    }
-    if name.starts_with('~') {
-        return Some("regular expressions are not supported");
     }
     if inner.contains('*') {
         return Some("`*` stands for the first or the last part, and only once");

@@ -2,12 +2,12 @@
 
 use drover_config::{Findings, Located, LogFile, nearest};
 
-use super::CheckContext;
-use crate::config::{AccessLog, BUILT_IN_LOG_FORMATS, Http};
+use crate::config::{AccessLog, BUILT_IN_LOG_FORMATS, Http, Location, Return};
+use crate::own::KnownNames;
 
-pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Findings) {
+pub(super) fn check(http: &Http, known: &KnownNames, findings: &mut Findings) {
     for (name, text) in http.log_formats.iter() {
-        check_variables(text, context, findings);
+        check_text(text, known, findings);
         if BUILT_IN_LOG_FORMATS.iter().any(|(built_in, _)| built_in == name) {
             findings
                 .error(text.place(), format!("the log format `{name}` is built in"))
@@ -16,25 +16,40 @@ pub(super) fn check(http: &Http, context: &CheckContext<'_>, findings: &mut Find
     }
     check_log(&http.access_log, http, findings);
     check_types(http, findings);
-    for location in http.servers.iter().flat_map(|server| &server.locations) {
-        if let Some(log) = &location.access_log {
-            check_log(log, http, findings);
-        }
-        let Some(answer) = &location.return_ else { continue };
-        for text in [&answer.body, &answer.location].into_iter().flatten() {
-            check_variables(text, context, findings);
-        }
-        if let Some(text) = &answer.location {
-            check_field("location", text, findings);
-        }
-        if let Some(text) = &answer.content_type {
-            check_field("content_type", text, findings);
-        }
+    for server in &http.servers {
+        let answers = server.rules.iter().filter_map(|rule| rule.return_.as_ref());
+        answers.for_each(|answer| check_return(answer, known, findings));
+        server.locations.iter().for_each(|location| check_location(location, http, known, findings));
     }
 }
 
-fn check_variables(text: &Located<String>, context: &CheckContext<'_>, findings: &mut Findings) {
-    let Err(wrong) = (context.variables)(text) else { return };
+fn check_location(location: &Location, http: &Http, known: &KnownNames, findings: &mut Findings) {
+    if let Some(log) = &location.access_log {
+        check_log(log, http, findings);
+    }
+    let answers = location.rules.iter().filter_map(|rule| rule.return_.as_ref());
+    for answer in answers.chain(&location.return_) {
+        check_return(answer, known, findings);
+    }
+    location.locations.0.iter().for_each(|inner| check_location(inner, http, known, findings));
+}
+
+fn check_return(answer: &Located<Return>, known: &KnownNames, findings: &mut Findings) {
+    super::location::check_return(answer, findings);
+    for text in [&answer.body, &answer.location].into_iter().flatten() {
+        check_text(text, known, findings);
+    }
+    if let Some(text) = &answer.location {
+        check_field("location", text, findings);
+    }
+    if let Some(text) = &answer.content_type {
+        check_field("content_type", text, findings);
+    }
+}
+
+/// The variables of a text.
+pub(super) fn check_text(text: &Located<String>, known: &KnownNames, findings: &mut Findings) {
+    let Err(wrong) = known.check(text) else { return };
     let place = findings.part_of(text.place(), text, wrong.offset, wrong.length);
     let finding = findings.error(place, "the text has a variable that is wrong").label(wrong.message);
     if let Some(help) = wrong.help {
@@ -78,7 +93,7 @@ fn check_types(http: &Http, findings: &mut Findings) {
 }
 
 /// RFC 9110, 5.5: a field's value has no control characters; a line end in it would begin another field.
-fn check_field(key: &str, text: &Located<String>, findings: &mut Findings) {
+pub(super) fn check_field(key: &str, text: &Located<String>, findings: &mut Findings) {
     if text.chars().any(|c| c.is_control() && c != '\t') {
         findings
             .error(text.place(), format!("`{key}` cannot be sent"))

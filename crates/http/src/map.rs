@@ -1,0 +1,111 @@
+//! Variables whose values are looked up: `[http.maps]`.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+
+use crate::config;
+use crate::networks::Networks;
+use crate::own::OwnVariables;
+use crate::pattern::{Groups, Pattern};
+use crate::variables::{Facts, Template, Variable};
+
+/// A map, compiled.
+#[derive(Debug)]
+pub(crate) struct Map {
+    of: Template,
+    /// By text in lower case.
+    values: HashMap<Box<[u8]>, Template>,
+    patterns: Vec<(Pattern, Template)>,
+    networks: Networks<Template>,
+    default: Template,
+}
+
+/// A variable that a map gives its value.
+#[derive(Clone, Debug)]
+pub(crate) struct MapVariable(Rc<Map>);
+
+impl PartialEq for MapVariable {
+    fn eq(&self, other: &MapVariable) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Longest text that is looked up in lower case without allocating.
+const SHORT: usize = 128;
+
+impl MapVariable {
+    /// Compiles a map; `template` compiles one of its texts. Fails with what is wrong.
+    pub(crate) fn new(
+        config: &config::Map,
+        mut template: impl FnMut(&str) -> Result<Template, String>,
+    ) -> Result<MapVariable, String> {
+        let of = template(&config.of)?;
+        let mut values = HashMap::default();
+        for (text, value) in &config.values {
+            values.insert(text.to_ascii_lowercase().into_bytes().into(), template(value)?);
+        }
+        let mut patterns = Vec::with_capacity(config.patterns.len());
+        for pattern in &config.patterns {
+            // Their groups are for the value alone.
+            let expression = Pattern::new(&pattern.matches, &OwnVariables::default())?;
+            patterns.push((expression, template(&pattern.value)?));
+        }
+        let mut networks = Networks::default();
+        for (text, value) in &config.networks {
+            networks.insert(config::network(text)?, template(value)?);
+        }
+        let default = template(&config.default)?;
+        Ok(MapVariable(Rc::new(Map { of, values, patterns, networks, default })))
+    }
+
+    /// Whether a variable that the map looks at fulfils `test`.
+    pub(crate) fn uses(&self, test: fn(&Variable) -> bool) -> bool {
+        let Map { of, values, patterns, networks, default } = &*self.0;
+        let templates = values.values().chain(patterns.iter().map(|(_, value)| value));
+        templates.chain(networks.values()).chain([of, default]).any(|template| template.uses(test))
+    }
+
+    /// Appends the value through `text`.
+    pub(crate) fn push(&self, facts: &Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+        let map = &*self.0;
+        let mut key = Vec::new();
+        map.of.push_plain(facts, &mut key);
+        if let Some(value) = map.value(&key) {
+            return value.push_through(facts, out, text);
+        }
+        let mut groups = Groups::default();
+        for (pattern, value) in &map.patterns {
+            if pattern.find_groups(&key, &mut groups) {
+                return value.push_through(&Facts { groups: &groups, ..*facts }, out, text);
+            }
+        }
+        map.by_network(&key).unwrap_or(&map.default).push_through(facts, out, text);
+    }
+}
+
+impl Map {
+    fn value(&self, key: &[u8]) -> Option<&Template> {
+        if self.values.is_empty() {
+            return None;
+        }
+        let mut short = [0; SHORT];
+        match short.get_mut(..key.len()) {
+            Some(lower) => {
+                lower.copy_from_slice(key);
+                lower.make_ascii_lowercase();
+                self.values.get(&*lower)
+            }
+            None => self.values.get(key.to_ascii_lowercase().as_slice()),
+        }
+    }
+
+    fn by_network(&self, key: &[u8]) -> Option<&Template> {
+        if self.networks.is_empty() {
+            return None;
+        }
+        let address: IpAddr = std::str::from_utf8(key).ok()?.parse().ok()?;
+        self.networks.find(address)
+    }
+}

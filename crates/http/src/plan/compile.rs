@@ -1,0 +1,293 @@
+//! From the config's tables to the plan.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use drover_config::Located;
+use drover_service::access_log::{LogPlan, Target};
+
+use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
+use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch};
+use crate::error_pages::ErrorPages;
+use crate::h1::head::Limits;
+use crate::handler::Handler;
+use crate::handler::files::{Files, StorePlan};
+use crate::handler::fixed::Fixed;
+use crate::header_changes::HeaderChanges;
+use crate::own::OwnVariables;
+use crate::pattern::Pattern;
+use crate::router::{Entry, Hosts, Match, Paths};
+use crate::rules::Rule;
+use crate::types::Types;
+use crate::variables::{Template, Variable};
+
+pub(super) fn compile(config: &config::Http) -> Result<Compiled, PlanError> {
+    Compiler::new(config)?.compile()
+}
+
+struct Compiler<'a> {
+    config: &'a config::Http,
+    server: Box<str>,
+    roots: Vec<PathBuf>,
+    logs: Vec<LogPlan>,
+    locations: Vec<Location>,
+    default_log: Option<LogUse>,
+    own: OwnVariables,
+    named: Vec<usize>,
+    /// The numbers among `named` of the named locations of the server at hand.
+    names: BTreeMap<String, u32>,
+    answers: Vec<(Fixed, Option<std::time::Duration>)>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(config: &'a config::Http) -> Result<Compiler<'a>, PlanError> {
+        let server = match config.server_tokens {
+            true => concat!("drover/", env!("CARGO_PKG_VERSION")),
+            false => "drover",
+        };
+        let mut compiler = Compiler {
+            config,
+            server: server.into(),
+            roots: Vec::new(),
+            logs: Vec::new(),
+            locations: Vec::new(),
+            default_log: None,
+            own: OwnVariables::of(config)?,
+            named: Vec::new(),
+            names: BTreeMap::new(),
+            answers: Vec::new(),
+        };
+        compiler.default_log = compiler.log_use(&config.access_log)?;
+        Ok(compiler)
+    }
+
+    fn compile(mut self) -> Result<Compiled, PlanError> {
+        let config = self.config;
+        let servers: Vec<Server> =
+            config.servers.iter().map(|server| self.server(server)).collect::<Result<_, _>>()?;
+        let listeners = config.listeners();
+        let mut hosts = Vec::with_capacity(listeners.len());
+        for listener in &listeners {
+            let names = listener.servers.iter().flat_map(|server| {
+                config.servers[*server].server_names.iter().map(|name| (*server, name.as_str()))
+            });
+            let found = Hosts::new(names, listener.default_server, &self.own);
+            hosts.push(found.map_err(PlanError::Expression)?);
+        }
+        let types: BTreeMap<String, String> =
+            config.types.iter().map(|(extension, kind)| (extension.clone(), kind.to_string())).collect();
+        let store = StorePlan {
+            roots: self.roots,
+            entries: config.open_file_cache.entries,
+            valid: config.open_file_cache.valid,
+            small: config.open_file_cache.small_file.bytes(),
+            types: Rc::new(Types::new(&types, &config.default_type)),
+            server: self.server.clone(),
+        };
+        Ok(Compiled {
+            limits: Limits {
+                size: config.client_header_size.as_usize(),
+                max_headers: config.max_headers as usize,
+                keep_odd_names: config.underscores_in_headers,
+            },
+            keepalive_requests: match config.keepalive_timeout.is_zero() {
+                true => 1,
+                false => config.keepalive_requests,
+            },
+            timeouts: Timeouts {
+                header: config.client_header_timeout,
+                body: config.client_body_timeout,
+                keepalive: config.keepalive_timeout,
+                send: config.send_timeout,
+                lingering: config.lingering_timeout,
+                lingering_in_all: config.lingering_time,
+            },
+            sendfile: config.sendfile,
+            server: self.server,
+            hosts,
+            servers,
+            locations: self.locations,
+            named: self.named,
+            answers: self.answers,
+            listeners,
+            logs: self.logs,
+            default_log: self.default_log,
+            store,
+        })
+    }
+
+    fn server(&mut self, config: &config::Server) -> Result<Server, PlanError> {
+        self.names.clear();
+        self.number_names(&config.locations);
+        let name = config.server_names.first().map_or("", |name| name.as_str());
+        let rules = self.rules(&config.rules, name)?;
+        let entries = self.entries(config, None, &config.locations)?;
+        let fallback = self.locations.len();
+        let location = self.location(config, &config::Location::at(PathMatch::Prefix("/".to_owned())))?;
+        self.locations.push(location);
+        Ok(Server { name: name.as_bytes().into(), rules, paths: Paths::new(entries), fallback })
+    }
+
+    /// Gives the named locations their numbers: what leads to one may stand before it.
+    fn number_names(&mut self, locations: &[config::Location]) {
+        for location in locations {
+            if let PathMatch::Named(name) = &*location.path {
+                self.names.insert(name.clone(), self.named.len() as u32);
+                self.named.push(usize::MAX);
+            }
+            self.number_names(&location.locations.0);
+        }
+    }
+
+    /// Compiles locations and those inside of them.
+    fn entries(
+        &mut self,
+        server: &config::Server,
+        outer: Option<&config::Location>,
+        locations: &[config::Location],
+    ) -> Result<Vec<Entry>, PlanError> {
+        let mut entries = Vec::with_capacity(locations.len());
+        for config in locations {
+            let within = outer.map(|outer| config.inside(outer));
+            let config = within.as_ref().unwrap_or(config);
+            let location = self.locations.len();
+            let compiled = self.location(server, config)?;
+            self.locations.push(compiled);
+            let inside = self.entries(server, Some(config), &config.locations.0)?;
+            let prefix = |path: &String, before_expressions| Match::Prefix {
+                path: path.as_bytes().into(),
+                before_expressions,
+            };
+            let how = match &*config.path {
+                PathMatch::Prefix(path) => prefix(path, false),
+                PathMatch::BeforeExpressions(path) => prefix(path, true),
+                PathMatch::Exact(path) => Match::Exact(path.as_bytes().into()),
+                PathMatch::Expression(expression) => {
+                    let pattern = Pattern::new(expression, &self.own).map_err(PlanError::Expression)?;
+                    Match::Expression(Box::new(pattern))
+                }
+                PathMatch::Named(name) => {
+                    self.named[self.names[name] as usize] = location;
+                    continue;
+                }
+            };
+            entries.push(Entry { how, location, inside });
+        }
+        Ok(entries)
+    }
+
+    fn location(
+        &mut self,
+        server: &config::Server,
+        config: &config::Location,
+    ) -> Result<Location, PlanError> {
+        let of = config.path.to_string();
+        let error_pages = config.error_pages.as_ref().or(server.error_pages.as_ref());
+        let error_pages = match error_pages.or(self.config.error_pages.as_ref()) {
+            Some(pages) => {
+                let pages = ErrorPages::new(pages, &self.own, |name| self.names.get(name).copied());
+                Some(pages.map_err(|source| PlanError::ErrorPages { of: of.clone(), source })?)
+            }
+            None => None,
+        };
+        let root = config.root.as_ref().or(server.root.as_ref());
+        let handler = match &config.return_ {
+            Some(fixed) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &of)?),
+            None => self.files(root, config.index.as_ref().unwrap_or(&server.index)),
+        };
+        let log = match &config.access_log {
+            Some(log) => self.log_use(log)?,
+            None => self.default_log.clone(),
+        };
+        let headers = config.headers.as_ref().or(server.headers.as_ref()).or(self.config.headers.as_ref());
+        let headers = headers.map(|headers| HeaderChanges::new(headers, &self.own)).transpose();
+        let headers = headers.map_err(|source| PlanError::Location { path: of.clone(), source })?;
+        Ok(Location {
+            handler,
+            gate: self.gate(config, &of)?,
+            error_pages: error_pages.map(Rc::new),
+            headers: headers.map(Rc::new),
+            root: root.map(|root| root.as_os_str().as_encoded_bytes().into()).unwrap_or_default(),
+            delay: config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero()),
+            log,
+            body_limit: config.client_body_size.unwrap_or(self.config.client_body_size).bytes(),
+        })
+    }
+
+    fn gate(&mut self, config: &config::Location, of: &str) -> Result<Option<Box<Gate>>, PlanError> {
+        let internal = config.internal;
+        let rules = self.rules(&config.rules, of)?;
+        Ok((internal || !rules.is_empty()).then(|| Box::new(Gate { internal, rules })))
+    }
+
+    fn fixed(
+        &self,
+        config: &config::Return,
+        error_pages: Option<&ErrorPages>,
+        of: &str,
+    ) -> Result<Fixed, PlanError> {
+        let shown = error_pages.is_some_and(|pages| pages.find(config.status).is_some());
+        let fixed = Fixed::new(config, &self.server, &self.own, shown);
+        fixed.map_err(|source| PlanError::Location { path: of.to_owned(), source })
+    }
+
+    fn rules(&mut self, configs: &[config::Rule], of: &str) -> Result<Vec<Rule>, PlanError> {
+        let mut rules = Vec::with_capacity(configs.len());
+        for config in configs {
+            let answer = match &config.return_ {
+                Some(fixed) => {
+                    // Which error pages there are is known only where the rule applies.
+                    let compiled = Fixed::new(fixed, &self.server, &self.own, fixed.status >= 300);
+                    let wrong = |source| PlanError::Location { path: of.to_owned(), source };
+                    let delay = fixed.delay.filter(|delay| !delay.is_zero());
+                    self.answers.push((compiled.map_err(wrong)?, delay));
+                    Some(self.answers.len() as u32 - 1)
+                }
+                None => None,
+            };
+            let rule = Rule::new(config, &self.own, answer);
+            rules.push(rule.map_err(|source| PlanError::Rule { of: of.to_owned(), source })?);
+        }
+        Ok(rules)
+    }
+
+    fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {
+        let Some(root) = root else { return Handler::Nothing };
+        let root: &PathBuf = root;
+        // Files found through another index are other files: such a root counts as one of its own.
+        let number = self.roots.len() as u32;
+        self.roots.push(root.clone());
+        Handler::Files(Files {
+            root: number,
+            index: index.iter().map(|name| name.as_bytes().into()).collect(),
+        })
+    }
+
+    fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
+        let Some(target) = Target::of(&config.file) else { return Ok(None) };
+        let format = Rc::new(self.format(&config.format)?);
+        let log = match self.logs.iter().position(|log| log.target == target) {
+            Some(log) => log,
+            None => {
+                self.logs.push(LogPlan { target, buffer: config.buffer.as_usize(), flush: config.flush });
+                self.logs.len() - 1
+            }
+        };
+        Ok(Some(LogUse {
+            log,
+            needs_local: format.uses(Variable::is_local),
+            needs_sent_head: format.uses(Variable::is_sent_field),
+            needs_time: format.uses(Variable::is_local_time),
+            format,
+        }))
+    }
+
+    fn format(&self, name: &str) -> Result<Template, PlanError> {
+        let own = self.config.log_formats.get(name).map(|text| text.as_str());
+        let text = own
+            .or_else(|| BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text));
+        let text = text.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
+        self.own.template(text).map_err(|source| PlanError::Format { name: name.to_owned(), source })
+    }
+}

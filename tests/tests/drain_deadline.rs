@@ -1,0 +1,133 @@
+//! `shutdown_timeout` is kept by every kind of connection, and a connection that is idle may still ask once.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use drover_tests::http::{PATIENCE, request};
+use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
+use nix::sys::signal::Signal;
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// More than the buffers of both sockets hold.
+const LARGE: usize = 64 << 20;
+
+fn config(directory: &Directory, port: &Port) -> Config {
+    let root = directory.join("www");
+    std::fs::create_dir_all(&root).expect("the directory is ours");
+    let large = std::fs::File::create(root.join("large")).expect("the directory is ours");
+    large.set_len(LARGE as u64).expect("a hole");
+    let listen = format!("listen = [\"{}\", \"unix:{}\"]", port.address(), directory.join("s").display());
+    Config::new(directory, 2)
+        .process(&format!("shutdown_timeout = \"{}s\"", TIMEOUT.as_secs()))
+        .server_with(&listen)
+        .location("/", "return = { status = 200, body = \"ok\\n\" }")
+        .location("/slow", "return = { status = 200, body = \"slow\\n\", delay = \"60s\" }")
+        .location("/large", &format!("root = \"{}\"", root.display()))
+}
+
+/// What a connection does when the drain begins: what it has sent by then.
+const BUSY: [(&str, &str); 5] = [
+    ("sends nothing", ""),
+    ("sends half a request", "GET / HTTP/1.1\r\nHost: local"),
+    ("sends half a body", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf"),
+    ("waits for a delayed answer", "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    ("reads a download slowly", "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+];
+
+/// A connection that does one of these, reading slowly until `over`, and how many bytes it has received by the end.
+fn busy(
+    mut stream: impl Read + Write + Send + 'static,
+    sends: &'static str,
+    over: &Arc<AtomicBool>,
+) -> thread::JoinHandle<usize> {
+    let over = Arc::clone(over);
+    stream.write_all(sends.as_bytes()).expect("sent");
+    thread::spawn(move || {
+        let (mut received, mut buffer) = (0, [0; 1024]);
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return received,
+                Ok(count) => received += count,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return received,
+                Err(error) => panic!("{sends:?} was not closed: {error}"),
+            }
+            if !over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    })
+}
+
+/// Begins a drain with every kind of connection open, over TCP and over a unix socket.
+fn everything_ends(signal: Signal) {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &config(&directory, &port));
+    let old = drover.workers();
+    let over = Arc::default();
+    let mut clients = Vec::new();
+    for (what, sends) in BUSY {
+        let tcp = std::net::TcpStream::connect(port.address()).expect("connected");
+        let unix = UnixStream::connect(directory.join("s")).expect("connected");
+        tcp.set_read_timeout(Some(PATIENCE)).expect("more than zero");
+        unix.set_read_timeout(Some(PATIENCE)).expect("more than zero");
+        clients.extend([(what, busy(tcp, sends, &over)), (what, busy(unix, sends, &over))]);
+    }
+    eventually("every connection is there", || {
+        let open: u64 = drover.status().workers.iter().map(|worker| worker.connections).sum();
+        (open == clients.len() as u64).then_some(())
+    });
+    let asked = Instant::now();
+    drover.signal(signal);
+    eventually("the old workers have ended", || {
+        drover.processes().iter().all(|pid| !old.contains(pid)).then_some(())
+    });
+    let took = asked.elapsed();
+    over.store(true, Ordering::Relaxed);
+    let expected = TIMEOUT.mul_f64(0.9)..TIMEOUT + Duration::from_secs(1);
+    assert!(expected.contains(&took), "took {took:?}");
+    // They ended by themselves: nobody had to be killed for it.
+    assert_eq!(drover.log_lines(&["killing it"]), Vec::<String>::new());
+    for (what, client) in clients {
+        let received = client.join().expect("it was closed");
+        assert!(received < LARGE, "a client that {what} received {received} bytes");
+        if !what.contains("download") {
+            assert_eq!(received, 0, "a client that {what}");
+        }
+    }
+}
+
+#[test]
+fn with_a_stop() {
+    everything_ends(Signal::SIGQUIT);
+}
+
+#[test]
+fn with_a_reload() {
+    everything_ends(Signal::SIGHUP);
+}
+
+/// The request that is on its way when the drain begins is answered; the answer says that it was the last.
+#[test]
+fn an_idle_connection_may_ask_once_more() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &config(&directory, &port).process("workers = 1"));
+    let mut idle: Vec<Client> = (0..5).map(|_| Client::to(port.address())).collect();
+    for client in &mut idle {
+        let response = client.get("/");
+        assert!(response.status == 200 && !response.closes(), "{response:?}");
+    }
+    drover.signal(Signal::SIGHUP);
+    drover.log_line(&["drains 5 connections"]);
+    for client in &mut idle {
+        client.send(request("GET", "/", ""));
+    }
+    for client in &mut idle {
+        let response = client.response();
+        assert!(response.status == 200 && response.closes(), "{response:?}");
+        assert!(client.is_closed_within(Duration::from_secs(5)));
+    }
+}
