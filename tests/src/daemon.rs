@@ -42,6 +42,8 @@ pub struct Surroundings {
     pub wrapper: Vec<OsString>,
     /// Variables of the environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// The executable, where it is not the one under test itself.
+    pub executable: Option<PathBuf>,
 }
 
 impl Drover {
@@ -83,7 +85,8 @@ impl Drover {
         let stderr = directory.join("stderr.log");
         let mut line: Vec<OsString> = end_with_us();
         line.extend(surroundings.wrapper.iter().cloned());
-        line.extend([binary::drover().into(), "run".into(), "-c".into(), config.into()]);
+        let executable = surroundings.executable.as_deref().unwrap_or_else(|| binary::drover());
+        line.extend([executable.into(), "run".into(), "-c".into(), config.into()]);
         let child = Command::new(&line[0])
             .args(&line[1..])
             .envs(surroundings.environment.iter().cloned())

@@ -15,6 +15,7 @@ pub mod descriptors;
 pub mod directory;
 pub mod http;
 pub mod load;
+pub mod masters;
 pub mod packages;
 pub mod port;
 pub mod process;

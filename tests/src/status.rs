@@ -20,6 +20,8 @@ pub struct Status {
 /// The master.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MasterStatus {
+    /// Its process id.
+    pub pid: i32,
     /// The running generation.
     pub generation: u64,
     /// How many workers it is to have.

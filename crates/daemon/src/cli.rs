@@ -39,6 +39,12 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Have a running daemon open its log files again, after they were moved
     Reopen(ConfigFile),
+    /// Have the executable that is installed by now take over from a running daemon
+    ///
+    /// Starts it beside the running master with the same listen sockets, waits until its workers serve, and has the
+    /// old master leave once its connections have finished. Exits with 0 then, and with 1 and what is wrong if the new
+    /// executable does not come to serve; the old master then goes on. No connection is lost either way.
+    Upgrade(UpgradeArgs),
     /// Show the master and its workers: state, connections, accepts, requests
     Status(StatusArgs),
 }
@@ -69,6 +75,16 @@ pub(crate) struct StopArgs {
     /// Close all connections at once instead
     #[arg(long)]
     pub(crate) fast: bool,
+}
+
+/// Arguments of `drover upgrade`.
+#[derive(Args, Debug)]
+pub(crate) struct UpgradeArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Leave the old master running beside the new one, so that the upgrade can be taken back
+    #[arg(long)]
+    pub(crate) keep_old: bool,
 }
 
 /// Arguments of `drover status`.

@@ -109,7 +109,8 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-fn holder_of(file: &File) -> Option<Pid> {
+/// The process that holds the lock on an open file, if one does.
+pub(crate) fn holder_of(file: &File) -> Option<Pid> {
     // Asking for a write lock finds any holder, and F_GETLK needs no write access to ask.
     let mut lock = whole_file(libc::F_WRLCK);
     fcntl(file, FcntlArg::F_GETLK(&mut lock)).ok()?;

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `commands/run.rs` (the start), `master.rs` (the loop that supervises), `reload.rs`
 //! (from a wish to a generation that serves), `worker.rs` (what a forked child does), `sockets.rs` (what
-//! a reload does to listen sockets), `scoreboard/` (what everyone may see).
+//! a reload does to listen sockets), `upgrade/` (two masters), `scoreboard/` (what everyone may see).
 
 mod budget;
 mod cli;
@@ -35,6 +35,7 @@ mod supervise;
 mod systemd;
 mod text;
 mod unix_socket;
+mod upgrade;
 mod worker;
 mod workers;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => commands::reload(args),
         Command::Stop(args) => commands::stop(args),
         Command::Reopen(args) => commands::reopen(args),
+        Command::Upgrade(args) => commands::upgrade(args),
         Command::Status(args) => commands::status(args),
     };
     result.unwrap_or_else(|error| {

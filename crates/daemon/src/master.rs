@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::Signal;
 use nix::sys::time::TimeSpec;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use crate::config::StopOnTerm;
 use crate::daemonise::Launcher;
@@ -32,6 +32,7 @@ use crate::respawn::Backoff;
 use crate::scoreboard::{MasterState, Scoreboard};
 use crate::signals::{Received, Sender, Signals};
 use crate::systemd::Notifier;
+use crate::upgrade::Upgrade;
 use crate::worker::{self, Start};
 use crate::workers::{Stage, Workers};
 
@@ -57,7 +58,7 @@ pub(crate) struct Master {
     pub(super) title: Option<Title>,
     pub(super) notifier: Notifier,
     /// Held, and removed at the end.
-    pub(super) _pid_file: Option<PidFile>,
+    pub(super) pid_file: Option<PidFile>,
     /// Whoever waits for the first workers to be ready.
     pub(super) launcher: Launcher,
     pub(super) workers: Workers,
@@ -74,6 +75,8 @@ pub(crate) struct Master {
     pub(super) backoff: BTreeMap<u32, Backoff>,
     /// Worker numbers to be replaced, and when.
     pub(super) due: Vec<(u32, Instant)>,
+    /// The other master, while there are two.
+    pub(super) upgrade: Upgrade,
 }
 
 impl Master {
@@ -88,6 +91,7 @@ impl Master {
         pid_file: Option<PidFile>,
         launcher: Launcher,
         generation: Generation,
+        upgrade: Upgrade,
     ) -> Self {
         Self {
             config_path,
@@ -95,17 +99,18 @@ impl Master {
             signals,
             title,
             notifier,
-            _pid_file: pid_file,
+            pid_file,
             launcher,
             generation,
             workers: Workers::default(),
-            last_number: 1,
+            last_number: 0,
             reload: None,
             reload_wanted: false,
             stopping: None,
             parked: false,
             backoff: BTreeMap::new(),
             due: Vec::new(),
+            upgrade,
         }
     }
 
@@ -121,10 +126,12 @@ impl Master {
     }
 
     fn supervise(&mut self, first: Generation) -> ControlFlow<Box<Start>, ExitCode> {
+        self.last_number = first.number;
         self.start_candidate(first)?;
         loop {
             if self.workers.is_empty()
                 && let Some(stopping) = self.stopping
+                && self.parts()
             {
                 info!("stopped");
                 let failed = stopping == Stopping::Failed;
@@ -133,10 +140,12 @@ impl Master {
             self.wait();
             self.take_signals();
             self.take_reports();
+            self.hear_other();
             self.collect_ended();
             self.workers.kill_overdue();
             self.replace_ended()?;
             self.advance_reload()?;
+            self.advance_upgrade();
         }
     }
 
@@ -146,6 +155,7 @@ impl Master {
             self.workers.next_deadline(),
             self.due.iter().map(|(_, at)| *at).min(),
             self.reload.as_ref().and_then(Reload::deadline),
+            self.upgrade.deadline(),
         ];
         let deadline = deadlines.into_iter().flatten().min();
         loop {
@@ -169,7 +179,7 @@ impl Master {
             TimeSpec::from_duration(at.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
         });
         let channels = self.workers.iter().map(AsFd::as_fd);
-        let sources = std::iter::once(self.signals.as_fd()).chain(channels);
+        let sources = std::iter::once(self.signals.as_fd()).chain(channels).chain(self.upgrade.source());
         let mut sources: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match ppoll(&mut sources, timeout, None) {
             Ok(ready) => ready > 0,
@@ -203,6 +213,7 @@ impl Master {
             Signal::SIGHUP => {
                 info!("{received}: reload");
                 self.reload_wanted = true;
+                self.bring_workers_back();
             }
             Signal::SIGQUIT => self.stop(Stopping::Graceful, received),
             Signal::SIGTERM if self.generation.config.process.stop_on_term == StopOnTerm::Graceful => {
@@ -221,7 +232,7 @@ impl Master {
                 info!("{received}: the workers stop gracefully, the master stays");
                 self.park();
             }
-            Signal::SIGUSR2 => warn!("{received}: upgrading the executable is not supported, ignored"),
+            Signal::SIGUSR2 => self.upgrade_asked(received),
             _ => info!("{received}: ignored"),
         }
     }
@@ -229,7 +240,9 @@ impl Master {
     fn stop(&mut self, how: Stopping, received: Received) {
         let fast = how == Stopping::Fast;
         info!("{received}: stop, {}", if fast { "closing what is open" } else { "finishing what is open" });
-        self.begin_stop(how);
+        if fast || !self.leaves_later() {
+            self.begin_stop(how);
+        }
     }
 
     /// Has the workers end, and the master after them. A fast stop overrules a graceful one.
@@ -239,11 +252,12 @@ impl Master {
             _ => Some(how),
         };
         self.board.set_state(MasterState::Stopping);
-        self.notifier.stopping();
         self.withdraw_reload();
+        self.leave(how);
         self.due.clear();
         // Nothing but the draining workers keeps the ports.
         self.generation.sockets = Default::default();
+        self.listens_anew();
         let timeout = self.generation.config.process.shutdown_timeout;
         for process in self.workers.iter_mut() {
             match how {

@@ -8,13 +8,13 @@ use std::path::Path;
 use nix::unistd::Pid;
 
 use crate::lock::{self, LockError};
-use crate::owned_path::OwnedPath;
+use crate::owned_path::{self, OwnedPath};
 
 /// The pid file of this process.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     /// Let go of before the lock, so that the file is removed while it is held.
-    _path: OwnedPath,
+    pub(crate) place: OwnedPath,
     /// Keeps the lock.
     _file: File,
 }
@@ -31,11 +31,20 @@ impl PidFile {
 
     /// Makes, locks and writes the file.
     pub(crate) fn create(path: &Path) -> Result<Self, LockError> {
+        Self::create_as(path, || OwnedPath::new(path))
+    }
+
+    /// Makes the file of a master that takes over from another one: it gets its name later.
+    pub(crate) fn create_named_later(name: &Path) -> Result<Self, LockError> {
+        Self::create_as(&owned_path::fresh(name), || OwnedPath::named_later(name))
+    }
+
+    fn create_as(path: &Path, place: impl FnOnce() -> OwnedPath) -> Result<Self, LockError> {
         let failed = |source: io::Error| LockError::Io { path: path.to_owned(), source };
         let mut file = lock::acquire(path)?;
         let line = format!("{}\n", Pid::this());
         file.set_len(0).and_then(|()| file.write_all(line.as_bytes())).map_err(failed)?;
-        Ok(Self { _path: OwnedPath::new(path), _file: file })
+        Ok(Self { place: place(), _file: file })
     }
 }
 
@@ -51,7 +60,7 @@ mod tests {
         PidFile::check_free(&path).expect("nobody holds it");
         let mut file = PidFile::create(&path).expect("created");
         assert_eq!(fs::read_to_string(&path).expect("read"), format!("{}\n", Pid::this()));
-        file._path.owner = Pid::from_raw(1);
+        file.place.owner = Pid::from_raw(1);
         drop(file);
         assert!(path.exists(), "a process that is not the owner leaves it");
         drop(PidFile::create(&path).expect("created again"));

@@ -28,7 +28,7 @@ use crate::scoreboard::MasterState;
 /// New workers that are not ready after this are given up.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long surplus sockets are accepted from at least: handshakes under way end within it.
-const SURPLUS_TIME: Duration = Duration::from_secs(2);
+pub(crate) const SURPLUS_TIME: Duration = Duration::from_secs(2);
 /// When surplus sockets are closed although a worker has not answered.
 const SURPLUS_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -66,7 +66,11 @@ impl Master {
     pub(super) fn advance_reload(&mut self) -> Split {
         self.finish_step();
         // Here and not in the next round: nothing may be there to begin that.
-        if self.reload.is_none() && self.reload_wanted && self.stopping.is_none() {
+        if self.reload.is_none()
+            && self.reload_wanted
+            && self.stopping.is_none()
+            && !self.upgrade.is_pending()
+        {
             self.reload_wanted = false;
             return self.begin_reload();
         }
@@ -110,7 +114,8 @@ impl Master {
     fn begin_reload(&mut self) -> Split {
         self.board.reload_begins();
         self.notifier.reloading();
-        match self.check() {
+        let candidate = if self.upgrade.take_same_config() { self.again() } else { self.check() };
+        match candidate {
             Ok(candidate) => self.start_candidate(candidate),
             Err(message) => {
                 self.refuse(&message);
@@ -126,8 +131,17 @@ impl Master {
             Config::load(&self.config_path, &system).map_err(|findings| findings.render(Style::Plain))?;
         log_warnings(&warnings);
         self.warn_of_fixed_keys(&config);
+        self.prepare(Rc::new(config), &system)
+    }
+
+    /// The generation that serves once more, whatever the config file says by now.
+    fn again(&mut self) -> Result<Generation, String> {
+        self.prepare(Rc::clone(&self.generation.config), &System::probe())
+    }
+
+    fn prepare(&mut self, config: Rc<Config>, system: &System) -> Result<Generation, String> {
         let number = self.last_number + 1;
-        let candidate = Generation::prepare(number, Rc::new(config), &system, &self.generation.sockets);
+        let candidate = Generation::prepare(number, config, system, &self.generation.sockets);
         let candidate = candidate.map_err(|error| error.to_string())?;
         self.last_number = number;
         Ok(candidate)
@@ -159,7 +173,7 @@ impl Master {
             self.refuse(&format!("cannot open the log: {failure}"));
             return Split::Continue(());
         }
-        if candidate.number > 1 {
+        if self.generation.number > 0 {
             self.board.set_state(MasterState::Reloading);
         }
         let complaints = match Complaints::new() {
@@ -193,18 +207,21 @@ impl Master {
         let before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
         self.free_seats(&before);
-        self.show_listeners(before.sockets.closing(&self.generation.sockets));
+        // Another master that has the same sockets says what was turned away there.
+        let closing = (!self.upgrade.shares_sockets()).then_some(&before.sockets);
+        self.show_listeners(closing.into_iter().flat_map(|before| before.closing(&self.generation.sockets)));
         // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
         // queued before they close them.
-        before.sockets.leave(&self.generation.sockets);
+        if !self.upgrade.shares_sockets() {
+            before.sockets.leave(&self.generation.sockets);
+        }
         drop(before.sockets);
         let number = self.generation.number;
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
             process.drain(timeout);
         }
-        if surplus {
-            let deadline = Instant::now() + SURPLUS_TIME;
-            self.reload = Some(Reload::Releasing { deadline, asked: false });
+        if surplus && !self.upgrade.keeps_surplus() {
+            self.release_surplus();
         }
         self.backoff.clear();
         self.due.clear();
@@ -215,10 +232,12 @@ impl Master {
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");
         self.notifier.ready(&summary);
-        if number == 1 {
+        if before.number == 0 {
             self.announce();
+            self.ask_for_names();
         } else {
             self.board.reload_ends(true, &summary);
+            self.listens_anew();
         }
     }
 
@@ -226,6 +245,13 @@ impl Master {
     fn show_listeners<'a>(&'a self, closing: impl Iterator<Item = &'a OwnedFd>) {
         let Generation { number, sockets, strategies, .. } = &self.generation;
         self.board.show_listeners(&sockets.listed(strategies), closing, *number);
+    }
+
+    /// Begins to let go of the sockets on their way out.
+    pub(super) fn release_surplus(&mut self) {
+        self.generation.sockets.steer_away();
+        let deadline = Instant::now() + SURPLUS_TIME;
+        self.reload = Some(Reload::Releasing { deadline, asked: false });
     }
 
     /// What is said once, when the first workers serve.
@@ -252,6 +278,7 @@ impl Master {
         log_lines(message, |line| error!("{line}"));
         if self.generation.number == 0 {
             error!("drover cannot start");
+            self.tell_failure(message);
             let logged = *self.generation.config.log.file == LogFile::Stderr;
             self.launcher.failed(if logged { None } else { Some(message) });
             self.begin_stop(Stopping::Failed);
@@ -286,6 +313,6 @@ pub(crate) fn log_warnings(warnings: &Findings) {
 }
 
 /// One log line for each line of a text: a diagnostic keeps its shape.
-fn log_lines(text: &str, log: impl Fn(&str)) {
+pub(crate) fn log_lines(text: &str, log: impl Fn(&str)) {
     text.lines().filter(|line| !line.trim().is_empty()).for_each(log);
 }

@@ -9,7 +9,11 @@
 //! `prepare` back.
 //!
 //! Where another address takes over the connections of one that is gone (0.0.0.0 those of 127.0.0.1, on the
-//! same port), the sockets of the one that is gone are part of the surplus of the other.
+//! same port), the sockets of the one that is gone are part of the surplus of the other. `sockets/hand_over.rs`
+//! has what is different while another master uses the sockets too.
+
+mod hand_over;
+mod listed;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +22,6 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use drover_config::ListenAddress;
-use drover_event::Strategy;
 use drover_sys::listen;
 use nix::sys::socket::{
     self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt,
@@ -28,8 +31,9 @@ use tracing::{debug, warn};
 
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
-use crate::scoreboard::{self, Listed, Transport};
 use crate::unix_socket;
+
+pub(crate) use hand_over::HandOverError;
 
 /// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
 const DEFER_SECONDS: i32 = 5;
@@ -138,7 +142,8 @@ impl Sockets {
         held: &Sockets,
         wanted: &BTreeMap<Address, Wanted>,
     ) -> Result<Sockets, ListenError> {
-        let counts = held.0.iter().map(|(address, group)| (address.clone(), group.sockets.len())).collect();
+        let counts =
+            held.0.iter().map(|(address, group)| (address.clone(), group.members().count())).collect();
         let targets = wanted.iter().map(|(address, wanted)| (address.clone(), wanted.sockets)).collect();
         let mut prepared = Sockets::default();
         let steps = plan(&counts, &targets);
@@ -155,17 +160,18 @@ impl Sockets {
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
             let sockets = taken_over.filter_map(|gone| Some(&held.0.get(gone)?.sockets));
-            group.taken_over = sockets.flatten().map(Rc::clone).collect();
+            let waiting = held.0.get(address).into_iter().flat_map(|group| &group.taken_over);
+            group.taken_over = sockets.flatten().chain(waiting).map(Rc::clone).collect();
             prepared.0.insert(address.clone(), group);
         }
         Ok(prepared)
     }
 
-    /// Makes these the sockets in use: options are set, new sockets take part, connections are steered
-    /// away from the surplus. Whether there is a surplus, which has to be released later.
+    /// Makes these the sockets in use: options are set, new sockets take part. Whether there is a surplus,
+    /// which has to be [steered away from](Sockets::steer_away) and released.
     pub(crate) fn commit(&mut self) -> bool {
         for (address, group) in &mut self.0 {
-            if let Err(error) = group.commit() {
+            if let Err(error) = group.commit(address) {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
         }
@@ -176,12 +182,25 @@ impl Sockets {
     /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
     /// than into a queue that is about to be closed.
     pub(crate) fn leave(&self, after: &Sockets) {
-        let gone = self.0.iter().filter(|(address, _)| !after.0.contains_key(*address));
-        for (address, group) in gone.filter(|(address, _)| address.port().is_some()) {
+        self.leave_where(|address| !after.0.contains_key(address));
+    }
+
+    fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
+        let gone = self.0.iter().filter(|(address, _)| address.port().is_some() && gone(address));
+        for (address, group) in gone {
             for socket in &group.sockets {
                 if let Err(error) = listen::steer_away(socket.as_fd()) {
                     warn!("cannot steer connections away from {address}: {error}");
                 }
+            }
+        }
+    }
+
+    /// Steers connections away from the surplus.
+    pub(crate) fn steer_away(&self) {
+        for (address, group) in self.0.iter().filter(|(_, group)| !group.surplus.is_empty()) {
+            if let Err(error) = steer_to(group, group.sockets.len()) {
+                warn!("cannot steer connections away from the surplus sockets of {address}: {error}");
             }
         }
     }
@@ -231,34 +250,6 @@ impl Sockets {
         self.0.iter().filter_map(inherited).collect()
     }
 
-    /// The listeners as the scoreboard shows them.
-    pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
-        let listed = |(address, group): (&Address, &Group)| Listed {
-            address: address.to_string(),
-            transport: match address.place {
-                ListenAddress::Tcp(_) => Transport::Tcp,
-                ListenAddress::Unix(_) => Transport::Unix,
-            },
-            strategy: strategies.get(address).copied().unwrap_or_default(),
-            backlog: group.wanted.backlog,
-            sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
-        };
-        self.0.iter().map(listed).collect()
-    }
-
-    /// The sockets whose counts `after` does not go on with.
-    pub(crate) fn closing<'a>(&'a self, after: &'a Sockets) -> impl Iterator<Item = &'a OwnedFd> {
-        let kept = |socket: &Rc<OwnedFd>| {
-            after.0.values().any(|group| group.counted().any(|own| Rc::ptr_eq(own, socket)))
-        };
-        self.0.values().flat_map(Group::counted).filter(move |socket| !kept(socket)).map(|socket| &**socket)
-    }
-
-    /// The sockets that [`Sockets::release`] closes.
-    pub(crate) fn surplus(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.0.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
-    }
-
     fn with_port(&self, port: Option<u16>) -> impl Iterator<Item = &Rc<OwnedFd>> {
         let here = self.0.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
         here.flat_map(|(_, group)| group.sockets.iter())
@@ -266,21 +257,13 @@ impl Sockets {
 }
 
 impl Group {
-    /// Those that are counted here: what was turned away at one that is taken over stays with its address.
-    fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
-        self.sockets.iter().chain(&self.surplus)
-    }
-
-    fn commit(&mut self) -> io::Result<()> {
+    fn commit(&mut self, address: &Address) -> io::Result<()> {
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.growing_from.take().is_some() {
             listen::stop_steering(first.as_fd())?;
         }
-        if !self.surplus.is_empty() {
-            listen::steer(first.as_fd(), self.sockets.len() as u32)?;
-        }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted, self.path.is_some())?;
+            set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
         }
         Ok(())
     }
@@ -289,7 +272,7 @@ impl Group {
 fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) -> io::Result<Group> {
     let old = held.0.get(address);
     let mut group = Group {
-        sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
+        sockets: old.map_or_else(Vec::new, |group| group.members().map(Rc::clone).collect()),
         surplus: Vec::new(),
         taken_over: Vec::new(),
         wanted,

@@ -37,6 +37,7 @@ impl Master {
             }
             match self.workers.remove(pid) {
                 Some(process) => self.bury(process, status),
+                None if self.successor_ended(pid, status) => {}
                 None => debug!("process {pid}, which is no worker, {}", workers::describe(status)),
             }
         }

@@ -27,6 +27,14 @@ pub(crate) fn bind(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Removes the file at `path` if it is a socket that nobody listens on any more.
+pub(crate) fn remove_left_behind(path: &Path) {
+    let left = UnixAddr::new(path).map_err(io::Error::from).and_then(|address| left_behind(path, &address));
+    if left.is_ok_and(|left| left) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// A socket that refuses connections has no listener any more. Asked without waiting: a listener whose
 /// queue is full is alive too.
 fn left_behind(path: &Path, address: &UnixAddr) -> io::Result<bool> {

@@ -12,7 +12,7 @@ use drover_sys::named_words;
 
 use crate::close::CloseReason;
 use crate::connection::Phase;
-use crate::lag::{CUMULATIVE_LAG_WORDS, LAG_WORDS};
+use crate::lag::{self, CUMULATIVE_LAG_WORDS, LAG_WORDS};
 
 named_words! {
     /// What is counted since the worker started.
@@ -151,6 +151,16 @@ impl Stats {
     /// The words that only grow, and that can be summed over workers.
     pub fn cumulative_words() -> impl Iterator<Item = usize> {
         (0..GAUGES_AT).chain(Self::LAG_AT..Self::LAG_AT + CUMULATIVE_LAG_WORDS)
+    }
+
+    /// The words that only grow, each with a name that tells other versions of drover what it counts. Without the
+    /// accepts of listeners, whose numbers mean something within one daemon only.
+    pub fn named_words() -> impl Iterator<Item = (usize, String)> {
+        let counters =
+            Counter::ALL.iter().map(|&counter| (Self::counter_word(counter), counter.name().to_owned()));
+        let closes = CloseReason::ALL.iter();
+        let closes = closes.map(|&reason| (Self::close_word(reason), format!("closes: {}", reason.name())));
+        counters.chain(closes).chain(lag::named_words().map(|(word, name)| (Self::LAG_AT + word, name)))
     }
 
     /// The block that starts at word `base` of `words`.

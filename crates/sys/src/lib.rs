@@ -6,7 +6,9 @@
 
 mod address;
 pub mod datagram;
+pub mod descriptors;
 pub mod epoll;
+pub mod exec;
 pub mod fork;
 pub mod listen;
 pub mod memory;

@@ -28,6 +28,15 @@ pub fn reset_ignored() -> io::Result<()> {
     Ok(())
 }
 
+/// Gives one signal its default action back; those that cannot have another are left alone. Safe between fork
+/// and exec.
+pub(crate) fn set_default(signal: Signal) -> io::Result<()> {
+    match signal {
+        Signal::SIGKILL | Signal::SIGSTOP => Ok(()),
+        _ => set(signal, libc::SIG_DFL),
+    }
+}
+
 fn disposition(signal: Signal) -> io::Result<libc::sighandler_t> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: nothing is installed; the kernel fills `action`, for which all-zero is valid too.

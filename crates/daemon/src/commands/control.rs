@@ -16,10 +16,11 @@ use toml::de::DeTable;
 use super::print;
 use crate::cli::{ConfigFile, StopArgs};
 use crate::config::{Config, System};
-use crate::scoreboard::{self, ReadError, Watch};
+use crate::owned_path;
+use crate::scoreboard::{self, UpgradeWatch, Watch};
 
 /// How often a change is looked for.
-const POLL: Duration = Duration::from_millis(20);
+pub(super) const POLL: Duration = Duration::from_millis(20);
 /// A reload takes as long as the new workers need; the master gives up before this.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -57,26 +58,28 @@ pub(crate) fn reload(args: &ConfigFile) -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Has the daemon end and waits until it has.
+/// Has the daemon end and waits until it has. Where an upgrade left two masters, both end: the old one first, which
+/// would go on by itself otherwise.
 pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
     let path = scoreboard_path(&args.file.path);
-    let watch = match Watch::open(&path) {
-        // Signals mean the same in every version.
-        Err(ReadError::OtherVersion(_)) => None,
-        other => Some(other.map_err(io::Error::other)?),
-    };
-    let holder = || match &watch {
-        Some(watch) => watch.master().ok(),
-        None => crate::lock::holder(&path),
-    };
-    let Some(master) = holder() else {
-        return Err(io::Error::other("no drover runs with this configuration"));
-    };
-    send(master, if args.fast { Signal::SIGTERM } else { Signal::SIGQUIT })?;
-    while holder() == Some(master) {
-        sleep(POLL);
+    // Of any version: signals mean the same in all of them.
+    let current = UpgradeWatch::open(&path).map_err(io::Error::other)?;
+    let old = UpgradeWatch::open(&owned_path::aside(&path)).ok();
+    let signal = if args.fast { Signal::SIGTERM } else { Signal::SIGQUIT };
+    let masters: Vec<(UpgradeWatch, Pid)> = old
+        .into_iter()
+        .chain([current])
+        .filter_map(|watch| watch.master().map(|master| (watch, master)))
+        .collect();
+    for (_, master) in &masters {
+        send(*master, signal)?;
     }
-    print(&format!("drover (process {master}) has stopped\n"))?;
+    for (watch, master) in masters {
+        while watch.master() == Some(master) {
+            sleep(POLL);
+        }
+        print(&format!("drover (process {master}) has stopped\n"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn reopen(args: &ConfigFile) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn send(master: Pid, signal: Signal) -> io::Result<()> {
+pub(super) fn send(master: Pid, signal: Signal) -> io::Result<()> {
     kill(master, signal).map_err(|errno| match errno {
         Errno::EPERM => io::Error::other(format!(
             "not allowed to signal drover (process {master}): use its user, or root"

@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod run;
 mod status;
+mod upgrade;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -15,6 +16,7 @@ pub(crate) use config::config;
 pub(crate) use control::{reload, reopen, stop};
 pub(crate) use run::run;
 pub(crate) use status::status;
+pub(crate) use upgrade::upgrade;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).
 pub(crate) fn print_findings(findings: &Findings) {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use drover_config::Findings;
+use drover_config::{Findings, Style};
 use drover_sys::title::Title;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, Uid};
@@ -33,6 +33,8 @@ use crate::scoreboard::{Scoreboard, ScoreboardError};
 use crate::signals::{self, Signals};
 use crate::sockets::Sockets;
 use crate::systemd::Notifier;
+use crate::upgrade::inherit::{self, InheritError};
+use crate::upgrade::{Executable, Predecessor, Upgrade};
 use crate::worker::{self, Start};
 
 /// Why drover does not start.
@@ -53,6 +55,10 @@ enum StartError {
     PidFile(#[from] LockError),
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
+    #[error("a process without a master cannot take over from one: [process] master = false")]
+    NoMaster,
     #[error("cannot open the log: {0}")]
     Log(io::Error),
     #[error("cannot {what}: {source}")]
@@ -61,80 +67,120 @@ enum StartError {
 
 /// Runs the daemon, or in a worker's process the worker, to its end.
 pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
+    // Before anything is opened.
+    let mut inheritance = match inherit::predecessor().map_err(io::Error::other)? {
+        Some((predecessor, sockets)) => (Some(predecessor), sockets),
+        None => (None, Sockets::default()),
+    };
     let system = System::probe();
     let path = std::path::absolute(&args.path)?;
     let (config, warnings) = match Config::load(&args.path, &system) {
         Ok(loaded) => loaded,
-        Err(findings) => return Ok(refused(&findings)),
+        Err(findings) => {
+            tell(inheritance.0.as_ref(), &findings.render(Style::Plain));
+            print_findings(&findings);
+            return Ok(ExitCode::FAILURE);
+        }
     };
     if config.people_read_stderr() {
         print_findings(&warnings);
     }
-    match start(path, Rc::new(config), &system, &warnings) {
+    match start(path, Rc::new(config), &system, &warnings, &mut inheritance) {
         Ok(code) => Ok(code),
         Err(error) => {
+            tell(inheritance.0.as_ref(), &error.to_string());
             eprintln!("drover: {error}");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn refused(findings: &Findings) -> ExitCode {
-    print_findings(findings);
-    ExitCode::FAILURE
+/// An old master that waits for this one hears why it waits in vain.
+fn tell(predecessor: Option<&Predecessor>, reason: &str) {
+    if let Some(predecessor) = predecessor {
+        predecessor.link.send_failure(reason);
+    }
 }
 
+/// Everything up to the first workers; the old master is left where it is if this fails.
 fn start(
     config_path: PathBuf,
     config: Rc<Config>,
     system: &System,
     warnings: &Findings,
+    (predecessor, inherited): &mut (Option<Predecessor>, Sockets),
 ) -> Result<ExitCode, StartError> {
     let failed = |what| move |source| StartError::System { what, source };
-    drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
-    signals::block().map_err(failed("block signals"))?;
-    output_without_waiting();
-    // Files are made with the modes that they are asked for.
-    umask(Mode::from_bits_truncate(0o022));
-    let launcher = if config.process.daemon && *config.process.master {
-        match Launcher::background().map_err(failed("go into the background"))? {
-            Ok(launcher) => launcher,
-            Err(code) => return Ok(code),
-        }
-    } else {
-        Launcher::Foreground
+    let executable =
+        Executable::of_this_process(&config_path).map_err(failed("find out what was started"))?;
+    set_up_process()?;
+    let launcher = match launcher(&config, predecessor.is_some())? {
+        Ok(launcher) => launcher,
+        Err(code) => return Ok(code),
     };
     let pid_path = config.process.pid_file.as_deref();
-    pid_path.map_or(Ok(()), PidFile::check_free)?;
-    let board = make_scoreboard(&config)?;
+    if predecessor.is_none() {
+        pid_path.map_or(Ok(()), PidFile::check_free)?;
+    }
+    let board = make_scoreboard(&config, predecessor.is_some())?;
     log::apply(log::Settings::from_config(&config), None).map_err(StartError::Log)?;
     log::set_process("master");
     log::log_panics();
     if !config.people_read_stderr() {
         log_warnings(warnings);
     }
-    let first = Generation::prepare(1, Rc::clone(&config), system, &Sockets::default())?;
-    let pid_file = pid_path.map(PidFile::create).transpose()?;
+    let number = predecessor.as_ref().map_or(0, |predecessor| predecessor.generation) + 1;
+    let first = Generation::prepare(number, Rc::clone(&config), system, inherited)?;
+    let make_pid_file = if predecessor.is_some() { PidFile::create_named_later } else { PidFile::create };
+    let pid_file = pid_path.map(make_pid_file).transpose()?;
     if !*config.process.master {
-        return Ok(alone(first, board, launcher, pid_file));
+        return match predecessor {
+            Some(_) => Err(StartError::NoMaster),
+            None => Ok(alone(first, board, launcher, pid_file)),
+        };
     }
     let signals = Signals::new().map_err(failed("read signals"))?;
     let title = set_title(&config);
-    let generation = Generation::none(config);
+    let generation = Generation { sockets: std::mem::take(inherited), ..Generation::none(config) };
     Ok(Master::new(
         config_path,
         board,
         signals,
         title,
-        Notifier::from_environment(),
+        Notifier::from_environment(predecessor.is_none()),
         pid_file,
         launcher,
         generation,
+        Upgrade::new(executable, predecessor.take()),
     )
     .run(first))
 }
 
-fn make_scoreboard(config: &Config) -> Result<Scoreboard, StartError> {
+/// Signals, output and modes as every process of drover has them.
+fn set_up_process() -> Result<(), StartError> {
+    let failed = |what| move |source| StartError::System { what, source };
+    drover_sys::signal::reset_ignored().map_err(failed("reset signals"))?;
+    signals::block().map_err(failed("block signals"))?;
+    output_without_waiting();
+    // Files are made with the modes that they are asked for.
+    umask(Mode::from_bits_truncate(0o022));
+    Ok(())
+}
+
+/// Whoever waits for the workers; or in the process that stays in the foreground, the code that it is to end with.
+fn launcher(config: &Config, takes_over: bool) -> Result<Result<Launcher, ExitCode>, StartError> {
+    match config.process.daemon && *config.process.master {
+        // Whoever started the first master was told then.
+        _ if takes_over => Ok(Ok(Launcher::Told)),
+        true => {
+            let failed = |source| StartError::System { what: "go into the background", source };
+            Launcher::background().map_err(failed)
+        }
+        false => Ok(Ok(Launcher::Foreground)),
+    }
+}
+
+fn make_scoreboard(config: &Config, named_later: bool) -> Result<Scoreboard, StartError> {
     // Filled in when the config was read.
     let path = config.process.runtime_dir.clone().unwrap_or_default();
     let made = DirBuilder::new().recursive(true).mode(0o755).create(&path);
@@ -144,7 +190,7 @@ fn make_scoreboard(config: &Config) -> Result<Scoreboard, StartError> {
     if let Some(reason) = why_shared(metadata.uid(), metadata.mode(), Uid::effective()) {
         return Err(StartError::SharedRuntimeDir { path, reason });
     }
-    Ok(Scoreboard::create(&path)?)
+    Ok(if named_later { Scoreboard::create_named_later(&path) } else { Scoreboard::create(&path) }?)
 }
 
 /// Why a directory with this owner and mode is not safe for this user's files. Anyone can have made the default

@@ -101,6 +101,9 @@ drover_config::table! {
         /// Time that connections may take to finish when a worker stops gracefully.
         #[range = Duration::ZERO..=LONGEST]
         pub shutdown_timeout: Duration = Duration::from_secs(30),
+        /// Time that a new executable may take in an upgrade until its workers serve.
+        #[range = Duration::from_millis(100)..=LONGEST]
+        pub upgrade_timeout: Duration = Duration::from_secs(60),
         /// What the signal TERM means to the master: "fast" or "graceful".
         pub stop_on_term: StopOnTerm = StopOnTerm::Fast,
         /// Most descriptors of each process; else as inherited.

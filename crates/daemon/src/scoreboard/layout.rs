@@ -4,9 +4,9 @@ use drover_event::{Counter, Gauge, Phase, Stats};
 
 /// The name of the file in the runtime directory.
 pub(super) const FILE_NAME: &str = "scoreboard";
-const MAGIC: u64 = u64::from_be_bytes(*b"drover\0s");
+pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"drover\0s");
 /// Raised with every change of layout; readers of another version refuse.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Words of a cache line.
 const LINE: usize = 8;
 
@@ -22,8 +22,14 @@ pub(super) const SHAPE: [u64; LINE] = [
     MASTER_WORDS as u64,
 ];
 
-pub(super) const MUTEX_AT: usize = LINE;
-pub(super) const MASTER_AT: usize = 2 * LINE;
+/// The words of [`Upgrade`] and their message: in the same place and with the same meaning in every version,
+/// because whoever asks for an upgrade runs the new one and looks at the scoreboard of the old one.
+pub(super) const UPGRADE_AT: usize = LINE;
+/// Bytes of an upgrade's message that are kept.
+pub(super) const UPGRADE_BYTES: usize = 4096;
+pub(super) const UPGRADE_MESSAGE_AT: usize = UPGRADE_AT + LINE;
+pub(super) const MUTEX_AT: usize = UPGRADE_MESSAGE_AT + UPGRADE_BYTES / 8;
+pub(super) const MASTER_AT: usize = MUTEX_AT + LINE;
 const LISTENERS_AT: usize = MASTER_AT + MASTER_WORDS;
 pub(super) const SOCKETS_AT: usize = LISTENERS_AT + LISTENERS * LISTENER_WORDS;
 pub(super) const TOTALS_AT: usize = SOCKETS_AT + SOCKETS;
@@ -72,6 +78,23 @@ pub(super) const fn block_at(index: usize) -> usize {
 pub(super) const MESSAGE_BYTES: usize = 8192;
 pub(super) const MASTER_WORDS: usize = Master::COUNT + MESSAGE_BYTES / 8;
 
+/// Words about upgrades: how many were asked for and are over, and the verdict on the last one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Upgrade {
+    Begun,
+    Ended,
+    /// 1 the new master serves, 2 it does not.
+    Verdict,
+    MessageLength,
+}
+
+impl Upgrade {
+    /// Its place in the file.
+    pub(super) const fn at(self) -> usize {
+        UPGRADE_AT + self as usize
+    }
+}
+
 /// Words of the master's block.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Master {
@@ -95,6 +118,8 @@ pub(super) enum Master {
     ExitsClean,
     ExitsFailed,
     ExitsKilled,
+    /// 1 while another master takes over: what is counted from here on will be seen there.
+    HandingOver,
 }
 
 impl Master {

@@ -108,6 +108,11 @@ impl Scoreboard {
         self.bump(Master::FoldSequence);
     }
 
+    /// The listeners that have a number.
+    pub(super) fn numbered_listeners(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+        (0..LISTENERS).filter_map(|number| Some((number, self.read_address(number)?)))
+    }
+
     fn listener(&self, address: &str) -> Option<usize> {
         (0..LISTENERS).find(|number| self.read_address(*number).as_deref() == Some(address))
     }

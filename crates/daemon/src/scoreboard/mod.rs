@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! header      magic, version, shape                      8 words
+//! upgrade     how the last upgrade went                  [`layout::Upgrade`] and its message
 //! mutex       the accept mutex, on a line of its own     8 words
 //! master      pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
 //! listeners   address, strategy, sockets ([`listeners`])
@@ -18,10 +19,13 @@
 //!
 //! The master locks the file ([`crate::lock`]), which also keeps a second daemon out of its directory.
 
+mod carry;
 mod layout;
 mod listeners;
 mod snapshot;
+mod upgrade;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,17 +39,20 @@ use thiserror::Error;
 
 use crate::clock::unix_ms;
 use crate::lock::{self, LockError};
+use crate::owned_path::{self, OwnedPath};
 use crate::text::counted;
 use layout::{
     BLOCKS, FILE_NAME, IDENTITY_WORDS, Identity, MESSAGE_AT, MESSAGE_BYTES, MUTEX_AT, Master, SHAPE,
     STATS_WORDS, TOTALS_AT, WORDS, block_at, identity_at,
 };
 
+pub(crate) use carry::Totals;
 pub(crate) use layout::{MasterState, WorkerState};
 pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
 #[cfg(test)]
 pub(crate) use snapshot::unlocked;
 pub(crate) use snapshot::{MasterView, ReadError, Snapshot, Watch, WorkerView};
+pub(crate) use upgrade::{UpgradeVerdict, UpgradeWatch};
 
 /// How a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +92,13 @@ pub(crate) fn path_in(runtime_dir: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     words: Rc<SharedWords>,
-    path: PathBuf,
+    /// Let go of before the lock, so that the file is removed while it is held.
+    pub(crate) place: OwnedPath,
     /// Keeps the lock.
     _file: File,
     owner: Pid,
+    /// What the totals have of another master.
+    carried: RefCell<Totals>,
 }
 
 impl Scoreboard {
@@ -98,20 +108,34 @@ impl Scoreboard {
     /// # Errors
     /// When a living daemon holds it, or the system refuses.
     pub(crate) fn create(runtime_dir: &Path) -> Result<Self, ScoreboardError> {
-        let path = path_in(runtime_dir);
-        if let Some(pid) = lock::removed(&path).and_then(|open| lock::holder(&open)) {
-            return Err(LockError::held(&path, pid).into());
+        let name = path_in(runtime_dir);
+        if let Some(pid) = lock::removed(&name).and_then(|open| lock::holder(&open)) {
+            return Err(LockError::held(&name, pid).into());
         }
-        let map_error = |source| ScoreboardError::Map { path: path.clone(), source };
+        Self::create_as(&name, || OwnedPath::new(&name))
+    }
+
+    /// Makes the scoreboard of a master that takes over from another one: it gets its name later.
+    ///
+    /// # Errors
+    /// As [`Scoreboard::create`].
+    pub(crate) fn create_named_later(runtime_dir: &Path) -> Result<Self, ScoreboardError> {
+        let name = path_in(runtime_dir);
+        Self::create_as(&owned_path::fresh(&name), || OwnedPath::named_later(&name))
+    }
+
+    fn create_as(path: &Path, place: impl FnOnce() -> OwnedPath) -> Result<Self, ScoreboardError> {
+        let map_error = |source| ScoreboardError::Map { path: path.to_owned(), source };
         let file = loop {
-            let file = lock::acquire(&path)?;
+            let file = lock::acquire(path)?;
             if file.metadata().map_err(map_error)?.len() == 0 {
                 break file;
             }
-            std::fs::remove_file(&path).map_err(map_error)?;
+            std::fs::remove_file(path).map_err(map_error)?;
         };
         let words = Rc::new(SharedWords::create(&file, WORDS).map_err(map_error)?);
-        let board = Self { words, path, _file: file, owner: Pid::this() };
+        let (place, carried) = (place(), RefCell::default());
+        let board = Self { words, place, _file: file, owner: Pid::this(), carried };
         board.set(Master::Pid, board.owner.as_raw() as u64);
         board.set(Master::StartedMs, unix_ms());
         // The magic comes last: a reader that sees it sees the rest.
@@ -193,22 +217,28 @@ impl Scoreboard {
 
     /// The reload is over; `message` says why it was refused, or what is new.
     pub(crate) fn reload_ends(&self, accepted: bool, message: &str) {
-        let mut length = message.len().min(MESSAGE_BYTES);
-        while !message.is_char_boundary(length) {
-            length -= 1;
-        }
         self.bump(Master::MessageSequence);
-        for (index, bytes) in message.as_bytes()[..length].chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            self.words[MESSAGE_AT + index].store(u64::from_ne_bytes(word), Relaxed);
-        }
+        let length = self.write_text(MESSAGE_AT, MESSAGE_BYTES, message);
         self.set(Master::MessageLength, length as u64);
         self.set(Master::Verdict, if accepted { 1 } else { 2 });
         self.set(Master::VerdictMs, unix_ms());
         self.bump(Master::MessageSequence);
         let begun = self.words[Master::ReloadsBegun.at()].load(Relaxed);
         self.set(Master::ReloadsEnded, begun);
+    }
+
+    /// Writes as much of a text as fits; its length.
+    fn write_text(&self, at: usize, most: usize, text: &str) -> usize {
+        let mut length = text.len().min(most);
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        for (index, bytes) in text.as_bytes()[..length].chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.words[at + index].store(u64::from_ne_bytes(word), Relaxed);
+        }
+        length
     }
 
     fn set(&self, word: Master, value: u64) {
@@ -221,15 +251,6 @@ impl Scoreboard {
         std::sync::atomic::fence(Release);
         word.store(word.load(Relaxed).wrapping_add(1), Release);
         std::sync::atomic::fence(Acquire);
-    }
-}
-
-impl Drop for Scoreboard {
-    fn drop(&mut self) {
-        // A child that drops what it inherited must not remove its parent's file.
-        if Pid::this() == self.owner {
-            let _ = std::fs::remove_file(&self.path);
-        }
     }
 }
 

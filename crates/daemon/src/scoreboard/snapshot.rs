@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering::Acquire, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_event::{CloseReason, Counter, Gauge, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
@@ -20,6 +20,9 @@ use crate::lock;
 
 /// How often a reader looks again when it met a writer.
 const TRIES: u32 = 100;
+
+/// How long a reader waits for a new master to take over from the old one, which takes a moment.
+const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// Why a scoreboard cannot be read.
 #[derive(Debug, Error)]
@@ -150,7 +153,16 @@ impl Snapshot {
     /// # Errors
     /// When nobody writes to it, or somebody of another version does.
     pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
-        Watch::open(path)?.snapshot()
+        let deadline = Instant::now() + HAND_OVER;
+        loop {
+            let watch = Watch::open(path)?;
+            let snapshot = watch.snapshot()?;
+            // What another master takes over has to be looked for there: here the sums stand still by now.
+            if watch.master_word(Master::HandingOver) == 0 || Instant::now() >= deadline {
+                return Ok(snapshot);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Connections that ended for `reason`, over all workers there ever were.
@@ -163,7 +175,8 @@ impl Snapshot {
         self.total_of(Stats::accepts_word(listener.number))
     }
 
-    fn total_of(&self, word: usize) -> u64 {
+    /// A word summed over all workers there ever were.
+    pub(super) fn total_of(&self, word: usize) -> u64 {
         self.workers.iter().fold(self.ended[word], |sum, worker| sum.wrapping_add(worker.words[word]))
     }
 
@@ -177,6 +190,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Watch {
     path: PathBuf,
+    file: File,
     words: ReadOnlyWords,
 }
 
@@ -194,12 +208,18 @@ impl Watch {
             other => other.map_err(io_error)?,
         };
         // Somebody must hold it; whoever is about to fill it counts as not running yet.
-        holder(path)?;
-        Self::map(path, &file)
+        holder(path, &file)?;
+        Self::map(path, file)
     }
 
-    fn map(path: &Path, file: &File) -> Result<Self, ReadError> {
-        let words = SharedWords::open_read_only(file).map_err(|_| starting(path))?;
+    /// Opens the scoreboard of a daemon that need not live any more.
+    pub(super) fn open_left_behind(path: &Path) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+        Self::map(path, file)
+    }
+
+    fn map(path: &Path, file: File) -> Result<Self, ReadError> {
+        let words = SharedWords::open_read_only(&file).map_err(|_| starting(path))?;
         for (index, expected) in SHAPE.iter().enumerate() {
             match words.load(index) {
                 Some(0) if index == 0 => return Err(starting(path)),
@@ -210,7 +230,7 @@ impl Watch {
         if words.len() < WORDS {
             return Err(ReadError::OtherVersion(path.to_owned()));
         }
-        Ok(Self { path: path.to_owned(), words })
+        Ok(Self { path: path.to_owned(), file, words })
     }
 
     /// How many reloads have begun and how many of them have ended.
@@ -218,12 +238,12 @@ impl Watch {
         (self.master_word(Master::ReloadsBegun), self.master_word(Master::ReloadsEnded))
     }
 
-    /// The process that holds the scoreboard.
+    /// The process that holds this very scoreboard, whatever file has its name by now.
     ///
     /// # Errors
     /// [`ReadError::NotRunning`] when none does any more.
     pub(crate) fn master(&self) -> Result<Pid, ReadError> {
-        holder(&self.path)
+        holder(&self.path, &self.file)
     }
 
     /// Everything, as of now.
@@ -278,10 +298,7 @@ impl Watch {
             _ => return None,
         };
         let length = (self.master_word(Master::MessageLength) as usize).min(MESSAGE_BYTES);
-        let words = (0..length.div_ceil(8)).map(|index| self.word(MESSAGE_AT + index).to_ne_bytes());
-        let mut bytes = words.collect::<Vec<_>>().concat();
-        bytes.truncate(length);
-        let message = String::from_utf8_lossy(&bytes).into_owned();
+        let message = text(&self.words, MESSAGE_AT, length);
         Some(Verdict { accepted, message, at_ms: self.master_word(Master::VerdictMs) })
     }
 
@@ -313,9 +330,17 @@ impl Watch {
     }
 }
 
-fn holder(path: &Path) -> Result<Pid, ReadError> {
+/// The text of `length` bytes whose first word is at `at`.
+pub(super) fn text(words: &ReadOnlyWords, at: usize, length: usize) -> String {
+    let words = (0..length.div_ceil(8)).map(|index| words.load(at + index).unwrap_or(0).to_ne_bytes());
+    let mut bytes = words.collect::<Vec<_>>().concat();
+    bytes.truncate(length);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn holder(path: &Path, file: &File) -> Result<Pid, ReadError> {
     let reason = || format!("nobody holds {}, which a killed daemon left", path.display());
-    lock::holder(path).ok_or_else(|| ReadError::NotRunning { reason: reason() })
+    lock::holder_of(file).ok_or_else(|| ReadError::NotRunning { reason: reason() })
 }
 
 fn starting(path: &Path) -> ReadError {
@@ -325,5 +350,5 @@ fn starting(path: &Path) -> ReadError {
 /// A scoreboard opened without asking who holds it: a process never conflicts with its own locks.
 #[cfg(test)]
 pub(crate) fn unlocked(path: &Path) -> Watch {
-    Watch::map(path, &File::open(path).expect("file")).expect("scoreboard")
+    Watch::open_left_behind(path).expect("scoreboard")
 }

@@ -92,3 +92,103 @@ fn blocks_run_out_and_the_file_goes_with_its_owner() {
     drop(Scoreboard::create(&directory).expect("a file nobody holds is replaced"));
     std::fs::remove_dir_all(directory).expect("removed");
 }
+
+fn requests(watch: &Watch) -> u64 {
+    watch.snapshot_as(Pid::this()).total(Counter::Requests)
+}
+
+#[test]
+fn two_masters_show_the_same_sums_and_neither_counts_the_others_twice() {
+    let ((old, old_watch, old_directory), (new, new_watch, new_directory)) = (board("old"), board("new"));
+    let (before, after) = (old.lend(1, 0, 8).expect("block"), new.lend(2, 0, 8).expect("block"));
+    before.stats().add(Counter::Requests, 100);
+    old.count_exit(Exit::Killed);
+    new.carry(&old.own_totals());
+    assert_eq!(requests(&new_watch), 100);
+    assert_eq!(new_watch.snapshot_as(Pid::this()).master.exits, [0, 0, 0, 1]);
+    before.stats().add(Counter::Requests, 10);
+    after.stats().add(Counter::Requests, 1000);
+    for _ in 0..3 {
+        old.carry(&new.own_totals());
+        new.carry(&old.own_totals());
+    }
+    assert_eq!((requests(&old_watch), requests(&new_watch)), (1110, 1110));
+    old.fold(&before);
+    new.carry(&old.own_totals());
+    assert_eq!(requests(&new_watch), 1110, "what a worker counted is counted once, also after its end");
+
+    // The old one has gone; another upgrade follows.
+    new.keep_carried();
+    let (newest, newest_watch, newest_directory) = board("newest");
+    newest.carry(&new.own_totals());
+    assert_eq!(requests(&newest_watch), 1110);
+    for directory in [old_directory, new_directory, newest_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn nothing_is_less_after_a_master_was_killed_than_it_showed() {
+    let ((old, old_watch, old_directory), (new, new_watch, new_directory)) = (board("left"), board("killed"));
+    old.lend(1, 0, 8).expect("block").stats().add(Counter::Requests, 100);
+    new.carry(&old.own_totals());
+    new.lend(2, 0, 8).expect("block").stats().add(Counter::Requests, 7);
+    let shown = requests(&new_watch);
+    assert_eq!((requests(&old_watch), shown), (100, 107));
+    old.catch_up_with(&path_in(&new_directory));
+    assert_eq!(requests(&old_watch), shown);
+    old.catch_up_with(&path_in(&new_directory));
+    assert_eq!(requests(&old_watch), shown);
+    old.catch_up_with(&old_directory);
+    for directory in [old_directory, new_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn the_verdict_on_an_upgrade_is_read_without_knowing_the_rest() {
+    let (board, _watch, directory) = board("upgrade");
+    let watch = UpgradeWatch::unlocked(&path_in(&directory));
+    assert_eq!(watch.upgrades(), (0, 0));
+    board.upgrade_begins();
+    assert_eq!(watch.upgrades(), (1, 0));
+    board.upgrade_ends(false, "there is no such file");
+    assert_eq!(watch.upgrades(), (1, 1));
+    assert_eq!(watch.verdict(), UpgradeVerdict { accepted: false, message: "there is no such file".into() });
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn what_a_listener_took_is_carried_by_its_address() {
+    let ((old, _, old_directory), (new, new_watch, new_directory)) = (board("mine"), board("theirs"));
+    old.number_listeners(["127.0.0.1:80", "127.0.0.1:81"].into_iter(), 1);
+    new.number_listeners(["127.0.0.1:81"].into_iter(), 1);
+    let block = old.lend(1, 0, 8).expect("block");
+    let number = block.listener("127.0.0.1:81").expect("it has a number");
+    block.stats().count_accept(number);
+    assert_eq!((number, block.listener("127.0.0.1:82")), (1, None));
+    for _ in 0..2 {
+        new.carry(&old.own_totals());
+    }
+    let snapshot = new_watch.snapshot_as(Pid::this());
+    let accepts: Vec<(String, u64)> = snapshot
+        .listeners
+        .iter()
+        .map(|listener| (listener.address.clone(), snapshot.total_accepts(listener)))
+        .collect();
+    assert_eq!(accepts, [("127.0.0.1:81".to_owned(), 1)], "one that took nothing need not be known");
+    for directory in [old_directory, new_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn every_sum_that_a_block_has_is_carried() {
+    let carried: std::collections::BTreeSet<usize> = Stats::named_words().map(|(word, _)| word).collect();
+    let listeners = Stats::accepts_word(0)..Stats::accepts_word(Stats::LISTENERS);
+    for word in Stats::cumulative_words() {
+        assert!(carried.contains(&word) || listeners.contains(&word), "word {word}");
+    }
+    let names: std::collections::BTreeSet<String> = Stats::named_words().map(|(_, name)| name).collect();
+    assert_eq!(names.len(), carried.len(), "each by a name of its own");
+}

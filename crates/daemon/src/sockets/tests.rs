@@ -2,10 +2,16 @@
 
 use super::*;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 
+/// A port below those of outgoing connections: one of these may stand, or wait after its close, on another address
+/// of the port, and keep a wider address from it.
 fn free_address() -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    tcp(listener.local_addr().expect("address"))
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16 % 200 * 100;
+    let mut ports = std::iter::repeat_with(|| 10_000 + first + NEXT.fetch_add(1, Ordering::Relaxed));
+    let free = ports.find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok());
+    tcp(SocketAddr::from(([127, 0, 0, 1], free.expect("without end"))))
 }
 
 fn tcp(place: SocketAddr) -> Address {
@@ -71,6 +77,7 @@ fn a_group_that_shrinks_is_steered_drained_and_closed() {
     let _early = connect(&address, 60);
     let mut one = reload(&four, &address, 1);
     assert!(one.commit(), "there is a surplus");
+    one.steer_away();
     drop(four);
     let _queued_early = queues(&one, &address);
     let _steered = connect(&address, 50);
