@@ -2,14 +2,18 @@
 # test   every test
 # check  formatting, lints and documentation, warnings denied
 # bench  drover beside nginx and h2o, and its engine beside libraries; options: make bench BENCH="--rows return,1k --rounds 3"
+# soak   a thousand reloads under load; options: make soak SOAK="--reloads 200 --seed 7"
+# chaos  clients while workers are killed, configs reloaded, disks filled; options: make chaos CHAOS="--seconds 600 --seed 7"
 # fuzz   each fuzz target for a while; options: make fuzz SECONDS_EACH=600
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := run
-.PHONY: run test check bench fuzz
+.PHONY: run test check bench soak chaos fuzz
 
 BENCH ?=
+SOAK ?=
+CHAOS ?=
 SECONDS_EACH ?= 30
 
 # An optimised build takes a minute or two the first time; cargo shows how far it is.
@@ -39,6 +43,14 @@ bench:
 	@DROVER=target/release/drover target/debug/bench $(BENCH)
 	@DROVER=target/release/drover target/debug/set_up
 	@cargo bench --quiet -p drover-event --features bench-internals
+
+soak:
+	@cargo build --quiet --workspace
+	@target/debug/soak $(SOAK)
+
+chaos:
+	@cargo build --quiet --workspace
+	@target/debug/chaos $(CHAOS)
 
 # cargo-fuzz wants a nightly compiler only for its flags: the stable one has them behind this variable.
 fuzz: export RUSTC_BOOTSTRAP = 1

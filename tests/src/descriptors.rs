@@ -24,6 +24,14 @@ pub fn open(pid: Pid) -> BTreeMap<i32, String> {
         .collect()
 }
 
+/// The kinds of what is open, in order: paths as they are, sockets and the like without their numbers.
+pub fn kinds(pid: Pid) -> Vec<String> {
+    let kind = |target: String| target.split(['[', '(']).next().unwrap_or_default().to_owned();
+    let mut kinds: Vec<String> = open(pid).into_values().map(kind).collect();
+    kinds.sort();
+    kinds
+}
+
 /// One `tfd:` line of an epoll instance's `fdinfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {

@@ -60,6 +60,11 @@ pub fn status_line(pid: Pid, name: &str) -> Option<String> {
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Memory of a process that belongs to no file, in KiB.
+pub fn anonymous_memory(pid: Pid) -> Option<u64> {
+    status_line(pid, "RssAnon")?.split(' ').next()?.parse().ok()
+}
+
 /// Processor time of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuTime {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddrV4;
+use std::process::Command;
 
 use nix::unistd::Pid;
 
 use crate::descriptors::{self, Registration};
-use crate::{Drover, Port, eventually};
+use crate::{Drover, Port, eventually, packages};
 
 /// The listening sockets on a port: their inodes.
 pub fn listening(port: u16) -> Vec<u64> {
@@ -35,10 +37,51 @@ pub fn held(pid: Pid, port: u16) -> BTreeMap<i32, u64> {
     descriptors::open(pid)
         .into_iter()
         .filter_map(|(descriptor, target)| {
-            let inode = target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+            let inode = inode(&target)?;
             listening.contains(&inode).then_some((descriptor, inode))
         })
         .collect()
+}
+
+/// Connections in which something may still be on its way.
+const OPEN_STATES: [&str; 5] = ["established", "close-wait", "fin-wait-1", "fin-wait-2", "last-ack"];
+
+/// The other ends of the connections to a port of this machine that a process holds.
+///
+/// `ss` is asked and not `/proc/net/tcp`, which takes the kernel a second to write where many connections have
+/// ended a short while ago.
+///
+/// # Errors
+///
+/// When there is no `ss`.
+pub fn peers(pid: Pid, port: u16) -> Result<Vec<SocketAddrV4>, String> {
+    let held: Vec<u64> = descriptors::open(pid).into_values().filter_map(|target| inode(&target)).collect();
+    let output = Command::new(packages::tool("ss", "iproute2")?)
+        .args(["-t", "-n", "-e", "-H"])
+        .args(OPEN_STATES.iter().flat_map(|state| ["state", state]))
+        .arg(format!("( sport = :{port} )"))
+        .output()
+        .map_err(|error| format!("ss: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text
+        .lines()
+        .filter_map(parse_connection)
+        .filter(|(_, inode)| held.contains(inode))
+        .map(|(peer, _)| peer)
+        .collect())
+}
+
+/// `ESTAB 0 0 127.0.0.1:8080 127.0.0.1:41234 uid:33 ino:71234 sk:1 cgroup:/ <->`: the peer and the inode.
+fn parse_connection(line: &str) -> Option<(SocketAddrV4, u64)> {
+    let mut words = line.split_whitespace();
+    let addresses: Vec<SocketAddrV4> = words.by_ref().filter_map(|word| word.parse().ok()).take(2).collect();
+    let inode = words.find_map(|word| word.strip_prefix("ino:")?.parse().ok())?;
+    Some((*addresses.get(1)?, inode))
+}
+
+/// `socket:[INODE]`
+fn inode(target: &str) -> Option<u64> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// How a process has the listening sockets on a port in its epoll instance: inode and registration.
@@ -67,8 +110,21 @@ pub fn only_watcher(drover: &Drover, port: &Port) -> Pid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn finds_who_is_connected() {
+        let port = Port::new();
+        let listener = TcpListener::bind(port.address()).expect("the port is ours");
+        let client = TcpStream::connect(port.address()).expect("connected");
+        let (_accepted, _) = listener.accept().expect("a client");
+        let SocketAddr::V4(local) = client.local_addr().expect("an address") else { panic!("IPv4") };
+        match peers(Pid::this(), port.number()) {
+            Ok(peers) => assert_eq!(peers, [local]),
+            Err(reason) => packages::skip(&reason),
+        }
+    }
 
     #[test]
     fn finds_a_listener() {
