@@ -1,5 +1,6 @@
 //! Listeners that come, go, or change their address or options with a reload: nobody who connects meanwhile notices.
 
+use drover_tests::http::get;
 use drover_tests::{Client, Config, Directory, Drover, Load, Port, eventually, process};
 use nix::sys::signal::Signal;
 
@@ -109,6 +110,33 @@ fn goes(strategy: &str) {
     }
     drop(queued);
     eventually("the port is free", || port.is_free().then_some(()));
+}
+
+/// However late the old workers are: those that were let in before are theirs, the others the new workers'.
+#[test]
+fn a_listener_may_come_back_before_the_old_workers_have_left_it() {
+    let (directory, stays, port) = (Directory::new(), Port::new(), Port::new());
+    let one = format!("\"{}\"", stays.address());
+    let both = format!("{one}, \"{}\"", port.address());
+    let drover = Drover::start(&directory, &config(&directory, &both));
+    let workers = drover.workers();
+    for worker in &workers {
+        process::send(*worker, Signal::SIGSTOP);
+    }
+    let mut early = Client::to(port.address());
+    early.ask("/");
+    for listen in [&one, &both] {
+        config(&directory, listen).write(&directory);
+        drover.reload_begun();
+    }
+    assert_eq!(get(port.address(), "/").text(), "ok\n");
+    for worker in &workers {
+        process::send(*worker, Signal::SIGCONT);
+    }
+    assert_eq!(early.response().text(), "ok\n");
+    drop(early);
+    eventually("the old workers have gone", || workers.iter().all(|pid| !process::alive(*pid)).then_some(()));
+    assert_eq!(get(port.address(), "/").text(), "ok\n");
 }
 
 #[test]

@@ -97,6 +97,6 @@ fn with_article(name: &str) -> String {
     if name.starts_with('"') {
         return name.to_owned();
     }
-    let vowel = name.starts_with(['a', 'e', 'i', 'o', 'u']);
+    let vowel = name.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O']);
     format!("{} {name}", if vowel { "an" } else { "a" })
 }

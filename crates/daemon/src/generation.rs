@@ -96,10 +96,10 @@ impl Generation {
             Some(user) if privileges::is_root() => Some(Rc::new(Identity::resolve(user, None)?)),
             _ => None,
         };
-        let plans = Plans::new(&config)?;
+        let workers = config.worker_count(system);
+        let plans = Plans::new(&config, workers)?;
         make_log_files(&config, Some(&plans), identity.as_deref().map(owner_of))
             .map_err(PrepareError::LogFile)?;
-        let workers = config.worker_count(system);
         let mut strategies = BTreeMap::new();
         let mut wanted = BTreeMap::new();
         for listener in plans.listeners() {

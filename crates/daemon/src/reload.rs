@@ -6,8 +6,9 @@
 //!      └──refused          └──refused: the new workers stop, the old generation goes on
 //! ```
 //!
-//! One at a time: whatever is asked for meanwhile becomes one more reload afterwards. The first start is a
-//! reload too, from an empty generation; where that is refused, the daemon ends.
+//! One at a time: whatever is asked for while workers start becomes one more reload afterwards. One that begins
+//! while sockets are being released takes those over. The first start is a reload too, from an empty generation;
+//! where that is refused, the daemon ends.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -66,11 +67,8 @@ impl Master {
     pub(super) fn advance_reload(&mut self) -> Split {
         self.finish_step();
         // Here and not in the next round: nothing may be there to begin that.
-        if self.reload.is_none()
-            && self.reload_wanted
-            && self.stopping.is_none()
-            && !self.upgrade.is_pending()
-        {
+        let starting = matches!(self.reload, Some(Reload::Starting { .. }));
+        if !starting && self.reload_wanted && self.stopping.is_none() && !self.upgrade.is_pending() {
             self.reload_wanted = false;
             return self.begin_reload();
         }
@@ -301,6 +299,9 @@ impl Master {
         }
         self.free_seats(&candidate);
         candidate.sockets.abandon();
+        if self.generation.sockets.has_surplus() && !self.upgrade.keeps_surplus() {
+            self.release_surplus();
+        }
         if let Err(failure) = log::apply(self.generation.log_settings(), self.generation.owner()) {
             warn!("cannot go back to the log of before: {failure}");
         }

@@ -36,12 +36,12 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// Compiles the tables.
+    /// Compiles the tables for so many workers.
     ///
     /// # Errors
     /// Where a table does not mean anything; the check of the configuration finds most of that earlier.
-    pub(crate) fn new(config: &Config) -> Result<Self, ServiceError> {
-        Ok(Self { http: drover_http::Plan::new(&config.http)? })
+    pub(crate) fn new(config: &Config, workers: u32) -> Result<Self, ServiceError> {
+        Ok(Self { http: drover_http::Plan::new(&config.http, workers)? })
     }
 
     /// The listeners that are needed.

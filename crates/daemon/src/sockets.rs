@@ -14,29 +14,23 @@
 
 mod hand_over;
 mod listed;
+mod open;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::{fmt, io};
 
 use drover_config::ListenAddress;
 use drover_sys::listen;
-use nix::sys::socket::{
-    self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt,
-};
+use nix::sys::socket::{self, Shutdown, setsockopt, sockopt};
 use thiserror::Error;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
-use crate::unix_socket;
 
 pub(crate) use hand_over::HandOverError;
-
-/// How long the kernel waits for the first bytes of a connection to a `deferred` listener, in seconds.
-const DEFER_SECONDS: i32 = 5;
 
 /// Where a socket listens. Two addresses that differ cannot share a socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,15 +105,28 @@ struct Group {
     /// Sockets of addresses that are gone, whose connections this one takes over.
     taken_over: Vec<Rc<OwnedFd>>,
     wanted: Wanted,
-    /// How many of the sockets were there before, while the others wait for the commit.
-    growing_from: Option<usize>,
+    /// What there was of it in the generation before, until the commit.
+    before: Option<Before>,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
 }
 
+/// A group as it was.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    /// How many sockets it had; those behind them are new, and wait for the commit.
+    members: usize,
+    /// How many of those connections were steered to; all, where they were not steered.
+    in_use: usize,
+}
+
 /// The listen sockets of one generation.
 #[derive(Debug, Default)]
-pub(crate) struct Sockets(BTreeMap<Address, Group>);
+pub(crate) struct Sockets {
+    groups: BTreeMap<Address, Group>,
+    /// Addresses that are gone, and whose sockets workers of before may still have.
+    left: BTreeSet<Address>,
+}
 
 /// What one worker inherits for one address.
 #[derive(Debug)]
@@ -143,7 +150,7 @@ impl Sockets {
         wanted: &BTreeMap<Address, Wanted>,
     ) -> Result<Sockets, ListenError> {
         let counts =
-            held.0.iter().map(|(address, group)| (address.clone(), group.members().count())).collect();
+            held.groups.iter().map(|(address, group)| (address.clone(), group.members().count())).collect();
         let targets = wanted.iter().map(|(address, wanted)| (address.clone(), wanted.sockets)).collect();
         let mut prepared = Sockets::default();
         let steps = plan(&counts, &targets);
@@ -151,7 +158,7 @@ impl Sockets {
             steps.iter().filter(|(_, step)| **step == Step::Close).map(|(address, _)| address).collect();
         for (address, step) in &steps {
             let Some(wanted) = wanted.get(address).copied() else { continue };
-            let mut group = match prepare_group(held, address, *step, wanted) {
+            let mut group = match open::prepare_group(held, address, *step, wanted) {
                 Ok(group) => group,
                 Err(source) => {
                     prepared.abandon();
@@ -159,46 +166,61 @@ impl Sockets {
                 }
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
-            let sockets = taken_over.filter_map(|gone| Some(&held.0.get(gone)?.sockets));
-            let waiting = held.0.get(address).into_iter().flat_map(|group| &group.taken_over);
-            group.taken_over = sockets.flatten().chain(waiting).map(Rc::clone).collect();
-            prepared.0.insert(address.clone(), group);
+            let taken_over = taken_over.filter_map(|gone| held.groups.get(gone));
+            let waiting = held.groups.get(address).into_iter().flat_map(|group| &group.taken_over);
+            let sockets = taken_over.flat_map(Group::all).chain(waiting);
+            group.taken_over = sockets.map(Rc::clone).collect();
+            prepared.groups.insert(address.clone(), group);
         }
+        let left = held.left.iter().chain(gone.iter().copied());
+        prepared.left = left.filter(|address| !wanted.contains_key(*address)).cloned().collect();
         Ok(prepared)
     }
 
     /// Makes these the sockets in use: options are set, new sockets take part. Whether there is a surplus,
     /// which has to be [steered away from](Sockets::steer_away) and released.
     pub(crate) fn commit(&mut self) -> bool {
-        for (address, group) in &mut self.0 {
+        for (address, group) in &mut self.groups {
             if let Err(error) = group.commit(address) {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
         }
-        self.0.values().any(|group| !(group.surplus.is_empty() && group.taken_over.is_empty()))
+        self.has_surplus()
+    }
+
+    /// Whether there are sockets to be released.
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.groups.values().any(|group| !(group.surplus.is_empty() && group.taken_over.is_empty()))
     }
 
     /// Steers new connections away from the addresses that `after` no longer has, before whoever accepts there is
     /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
     /// than into a queue that is about to be closed.
     pub(crate) fn leave(&self, after: &Sockets) {
-        self.leave_where(|address| !after.0.contains_key(address));
+        self.leave_where(|address| !after.groups.contains_key(address));
     }
 
     fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
-        let gone = self.0.iter().filter(|(address, _)| address.port().is_some() && gone(address));
+        let gone = self.groups.iter().filter(|(address, _)| address.port().is_some() && gone(address));
         for (address, group) in gone {
-            for socket in &group.sockets {
-                if let Err(error) = listen::steer_away(socket.as_fd()) {
+            for socket in group.members() {
+                // So that the address can be listened on again, however long workers take to leave it.
+                let shared = setsockopt(socket, sockopt::ReusePort, &true).map_err(io::Error::from);
+                if let Err(error) = shared.and_then(|()| listen::steer_away(socket.as_fd())) {
                     warn!("cannot steer connections away from {address}: {error}");
                 }
             }
         }
     }
 
+    /// No worker of before is left.
+    pub(crate) fn forget_left(&mut self) {
+        self.left.clear();
+    }
+
     /// Steers connections away from the surplus.
     pub(crate) fn steer_away(&self) {
-        for (address, group) in self.0.iter().filter(|(_, group)| !group.surplus.is_empty()) {
+        for (address, group) in self.groups.iter().filter(|(_, group)| !group.surplus.is_empty()) {
             if let Err(error) = steer_to(group, group.sockets.len()) {
                 warn!("cannot steer connections away from the surplus sockets of {address}: {error}");
             }
@@ -211,7 +233,7 @@ impl Sockets {
         let close = |socket: &Rc<OwnedFd>| {
             let _ = socket::shutdown(socket.as_raw_fd(), Shutdown::Read);
         };
-        for (address, group) in &mut self.0 {
+        for (address, group) in &mut self.groups {
             std::mem::take(&mut group.taken_over).iter().for_each(close);
             let surplus = std::mem::take(&mut group.surplus);
             let Some(first) = group.sockets.first().filter(|_| !surplus.is_empty()) else { continue };
@@ -225,14 +247,7 @@ impl Sockets {
 
     /// Takes [`Sockets::prepare`] back: what was new closes, what was there is as before.
     pub(crate) fn abandon(self) {
-        for group in self.0.into_values() {
-            let Some(kept) = group.growing_from else { continue };
-            let mut sockets = group.sockets;
-            sockets.truncate(kept);
-            if let Some(first) = sockets.first() {
-                let _ = listen::stop_steering(first.as_fd());
-            }
-        }
+        self.groups.into_values().for_each(Group::abandon);
     }
 
     /// What worker `number` of `workers` inherits.
@@ -247,144 +262,70 @@ impl Sockets {
                 surplus: surplus.map(|(_, socket)| Rc::clone(socket)).collect(),
             })
         };
-        self.0.iter().filter_map(inherited).collect()
+        self.groups.iter().filter_map(inherited).collect()
     }
 
     fn with_port(&self, port: Option<u16>) -> impl Iterator<Item = &Rc<OwnedFd>> {
-        let here = self.0.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
-        here.flat_map(|(_, group)| group.sockets.iter())
+        let here = self.groups.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
+        here.flat_map(|(_, group)| group.all())
+    }
+
+    /// Whether workers of before may have sockets of the port that this value has no part in any more.
+    fn left_port(&self, port: Option<u16>) -> bool {
+        port.is_some() && self.left.iter().any(|address| address.port() == port)
     }
 }
 
 impl Group {
     fn commit(&mut self, address: &Address) -> io::Result<()> {
         let Some(first) = self.sockets.first() else { return Ok(()) };
-        if self.growing_from.take().is_some() {
-            listen::stop_steering(first.as_fd())?;
+        if self.before.take().is_some_and(|before| self.is_steered(before)) {
+            end_steering(first)?;
         }
         for socket in &self.sockets {
-            set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
+            open::set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
         }
         Ok(())
     }
+
+    fn abandon(mut self) {
+        let Some(before) = self.before.filter(|before| self.is_steered(*before)) else { return };
+        self.sockets.truncate(before.members);
+        // What was opened is closed; a surplus that waits to be released is steered away from as before.
+        let Some(first) = self.sockets.first() else { return };
+        let _ = if before.in_use < before.members {
+            listen::steer(first.as_fd(), before.in_use as u32)
+        } else {
+            end_steering(first)
+        };
+    }
+
+    /// Whether the kernel was told which of the sockets to use: to leave out new ones, or a surplus of before.
+    fn is_steered(&self, before: Before) -> bool {
+        self.sockets.len() > before.members || before.in_use < before.members
+    }
+
+    /// All sockets of the address in the order in which they began to listen.
+    fn members(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
+        self.sockets.iter().chain(&self.surplus)
+    }
+
+    /// All sockets.
+    fn all(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
+        self.members().chain(&self.taken_over)
+    }
 }
 
-fn prepare_group(held: &Sockets, address: &Address, step: Step, wanted: Wanted) -> io::Result<Group> {
-    let old = held.0.get(address);
-    let mut group = Group {
-        sockets: old.map_or_else(Vec::new, |group| group.members().map(Rc::clone).collect()),
-        surplus: Vec::new(),
-        taken_over: Vec::new(),
-        wanted,
-        growing_from: None,
-        path: old.and_then(|group| group.path.clone()),
-    };
-    match step {
-        Step::Keep | Step::Close => {}
-        Step::Shrink { kept } => group.surplus = group.sockets.split_off(kept),
-        Step::Open(count) => {
-            // The first one does not share, so that a port of somebody else is noticed.
-            group.sockets.push(Rc::new(open(held, address, wanted)?));
-            if let ListenAddress::Unix(path) = &address.place {
-                group.path = Some(Rc::new(OwnedPath::new(path)));
-            }
-            join(&mut group, address, count)?;
-        }
-        Step::Grow { kept, to } => {
-            group.growing_from = Some(kept);
-            // Works already where the group has had members before; else after the first has joined.
-            let _ = steer_to(&group, kept);
-            if let Err(error) = join(&mut group, address, to) {
-                Sockets(BTreeMap::from([(address.clone(), group)])).abandon();
-                return Err(error);
-            }
-        }
+/// Takes the program off the group, where it has one.
+fn end_steering(first: &OwnedFd) -> io::Result<()> {
+    match listen::stop_steering(first.as_fd()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
     }
-    Ok(group)
-}
-
-/// Adds sockets to the group until it has `count`. While it grows, the kernel must not use the new ones.
-fn join(group: &mut Group, address: &Address, count: usize) -> io::Result<()> {
-    if count > 1 {
-        for socket in &group.sockets {
-            setsockopt(socket, sockopt::ReusePort, &true)?;
-        }
-    }
-    while group.sockets.len() < count {
-        let socket = bound(address, true)?;
-        listening(&socket, group.wanted)?;
-        group.sockets.push(Rc::new(socket));
-        if let Some(kept) = group.growing_from {
-            steer_to(group, kept)?;
-        }
-    }
-    Ok(())
 }
 
 fn steer_to(group: &Group, count: usize) -> io::Result<()> {
     group.sockets.first().map_or(Ok(()), |first| listen::steer(first.as_fd(), count as u32))
-}
-
-/// Opens a socket of its own at `address`. Where the port is taken by one of our own sockets with another
-/// address (127.0.0.1 becomes 0.0.0.0), both are made to share it until the old one goes.
-fn open(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<OwnedFd> {
-    let alone = bound(address, false).and_then(|socket| listening(&socket, wanted).map(|()| socket));
-    match alone {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let mut ours = held.with_port(address.port()).peekable();
-            if ours.peek().is_none() {
-                return Err(error);
-            }
-            debug!("{address} overlaps with an address in use here: sharing the port meanwhile");
-            for socket in ours {
-                setsockopt(socket, sockopt::ReusePort, &true)?;
-            }
-            let socket = bound(address, true)?;
-            listening(&socket, wanted)?;
-            Ok(socket)
-        }
-        other => other,
-    }
-}
-
-fn bound(address: &Address, share: bool) -> io::Result<OwnedFd> {
-    match &address.place {
-        ListenAddress::Tcp(place) => bound_tcp(*place, address.ipv6_only, share),
-        ListenAddress::Unix(path) => unix_socket::bind(path),
-    }
-}
-
-fn bound_tcp(place: SocketAddr, ipv6_only: bool, share: bool) -> io::Result<OwnedFd> {
-    let family = if place.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let socket = socket::socket(family, SockType::Stream, flags, None)?;
-    // Connections of an earlier daemon that are still closing must not keep the port.
-    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
-    // Accepted sockets inherit it, which saves a call for each.
-    setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
-    if place.is_ipv6() {
-        setsockopt(&socket, sockopt::Ipv6V6Only, &ipv6_only)?;
-    }
-    if share {
-        setsockopt(&socket, sockopt::ReusePort, &true)?;
-    }
-    socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(place))?;
-    Ok(socket)
-}
-
-fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
-    if wanted.deferred {
-        listen::set_defer_accept(socket.as_fd(), DEFER_SECONDS)?;
-    }
-    listen::listen(socket.as_fd(), wanted.backlog)
-}
-
-/// The options that a socket can change while it listens.
-fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
-    if !unix {
-        listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
-    }
-    listen::listen(socket.as_fd(), wanted.backlog)
 }
 
 #[cfg(test)]

@@ -73,6 +73,9 @@ impl Master {
         });
         self.board.fold(&process.block);
         self.keep_seat(&process);
+        if self.workers.iter().all(|process| process.generation >= self.generation.number) {
+            self.generation.sockets.forget_left();
+        }
         let who = process.who();
         match wanted {
             false => return info!("{who} {how} after {life:.1?}"),

@@ -171,6 +171,7 @@ pub use connection::{Asked, Idle, PeerAddress, Phase};
 pub use core::{Core, Settings, Shared};
 pub use datagram::{DatagramService, Session};
 pub use debug::{DebugConnection, logging_verbosely};
+pub use drover_sys::memory::SharedWords;
 pub use error::{Error, StreamError};
 pub use event::Direction;
 pub use histogram::{BUCKETS, Histogram, bucket_end};

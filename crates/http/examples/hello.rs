@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server { locations, ..Server::on(vec![listen.into()]) };
     let config = Http { servers: vec![server], keepalive_requests: 1_000_000_000, ..Http::default() };
 
-    let plan = Plan::new(&config)?;
+    let plan = Plan::new(&config, 1)?;
     let settings = Settings { buffer_size: plan.buffer_size(), ..Settings::default() };
     let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
     let mut worker = Worker::new(settings, shared)?;

@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! # fn worker(config: &drover_http::config::Http, core: &drover_event::Core) -> Result<(), Box<dyn std::error::Error>> {
-//! let plan = drover_http::Plan::new(config)?;
+//! let plan = drover_http::Plan::new(config, 1)?;
 //! let started = plan.start(core)?;
 //! for (listener, service) in plan.listeners().iter().zip(&started.services) {
 //!     println!("{} is served", listener.socket.address);
@@ -19,6 +19,7 @@
 //! Where to read first: `h1/head.rs` (a request's head), `h1/work.rs` (the protocol between two waits),
 //! `h1/connection.rs` (the waits), `handler/` (what answers).
 
+mod access;
 mod conditional;
 pub mod config;
 mod error_pages;
@@ -28,6 +29,7 @@ pub mod fuzz;
 pub(crate) mod h1;
 mod handler;
 mod header_changes;
+mod limits;
 mod map;
 mod networks;
 mod open;

@@ -12,13 +12,15 @@ use std::time::Duration;
 use drover_service::TemplateError;
 use drover_service::access_log::{LogPlan, Target};
 
-use crate::config::{self, Listener};
+use crate::access::TrustedProxies;
+use crate::config::{self, AccessRule, Listener};
 use crate::error_pages::{ErrorPageError, ErrorPages};
-use crate::h1::head::Limits;
+use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::StorePlan;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
+use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
 use crate::router::{Hosts, Paths};
 use crate::rules::{Rule, RuleError};
@@ -73,6 +75,28 @@ pub enum PlanError {
     /// An expression with a fault.
     #[error("{0}")]
     Expression(String),
+    /// The key of a limit with a fault.
+    #[error("limit \"{name}\"")]
+    Limit {
+        /// The limit's name.
+        name: String,
+        /// What is wrong with its text.
+        source: TemplateError,
+    },
+    /// A limit that is not defined.
+    #[error("limit \"{name}\" is not defined")]
+    UnknownLimit {
+        /// The limit's name.
+        name: String,
+    },
+    /// No memory for what workers share about a limit.
+    #[error("memory for the limit \"{name}\"")]
+    Memory {
+        /// The limit's name.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A map with a fault.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -80,7 +104,11 @@ pub enum PlanError {
 
 /// What a plan holds.
 pub(crate) struct Compiled {
-    pub(crate) limits: Limits,
+    pub(crate) limits: HeadLimits,
+    /// Of what clients may do.
+    pub(crate) client_limits: Limits,
+    /// Whose word about the client's address is trusted.
+    pub(crate) trusted: Option<TrustedProxies>,
     /// Requests that a connection may have; 1 where none is to be kept.
     pub(crate) keepalive_requests: u64,
     pub(crate) timeouts: Timeouts,
@@ -149,11 +177,25 @@ pub(crate) struct Location {
 }
 
 /// What a request goes through before a location's handler answers it.
-#[derive(Default)]
 pub(crate) struct Gate {
     /// Only drover itself leads here.
     pub(crate) internal: bool,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) request_limits: Vec<RequestLimitUse>,
+    pub(crate) connection_limits: Vec<ConnectionLimitUse>,
+    /// Who is let in.
+    pub(crate) access: Vec<AccessRule>,
+}
+
+impl Gate {
+    fn does_something(&self) -> bool {
+        let Gate { internal, rules, request_limits, connection_limits, access } = self;
+        *internal
+            || !(rules.is_empty()
+                && request_limits.is_empty()
+                && connection_limits.is_empty()
+                && access.is_empty())
+    }
 }
 
 /// A log as a location uses it.
@@ -173,12 +215,12 @@ const AFTER_HEAD: usize = 4096;
 const LEAST_BUFFER: usize = 16 * 1024;
 
 impl Plan {
-    /// Compiles a config. Pure: nothing is opened.
+    /// Compiles a config for so many workers. Nothing is opened; memory that workers share is made.
     ///
     /// # Errors
-    /// A text with variables that does not compile, or a format that is not defined.
-    pub fn new(config: &config::Http) -> Result<Plan, PlanError> {
-        compile::compile(config).map(|compiled| Plan(Rc::new(compiled)))
+    /// A text with variables that does not compile, a format that is not defined, or no memory.
+    pub fn new(config: &config::Http, workers: u32) -> Result<Plan, PlanError> {
+        compile::compile(config, workers).map(|compiled| Plan(Rc::new(compiled)))
     }
 
     /// The listeners that are needed; the services of [`Plan::start`] come in this order.

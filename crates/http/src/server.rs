@@ -54,6 +54,8 @@ impl Plan {
         if actual < needed {
             return Err(StartError::Buffers { actual, needed });
         }
+        // Whoever had this number before is gone.
+        self.0.client_limits.forget_worker(core.settings().worker);
         let state = Rc::new(WorkerState {
             logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),

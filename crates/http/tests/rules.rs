@@ -2,24 +2,7 @@
 
 mod common;
 
-use common::{Scratch, Server, serve};
-use drover_http::config::Http;
-
-/// A server whose tables are written as in a config file: `text` belongs to the one server, and `[maps...]` and the
-/// like may follow.
-fn configured(text: &str) -> Server {
-    serve(|http| {
-        let listen = http.servers[0].listen.clone();
-        let text = format!("[[servers]]\nlisten = [\"127.0.0.1:1\"]\n{text}");
-        let (read, mut findings) = drover_config::parse::<Http>("http.toml", &text);
-        if let Some(read) = &read {
-            read.check(drover_service::Accept::Exclusive, &mut findings);
-        }
-        assert_eq!(findings.errors(), 0, "{findings}");
-        *http = read.expect("a config");
-        http.servers.iter_mut().for_each(|server| server.listen = listen.clone());
-    })
-}
+use common::{Scratch, Server, configured};
 
 /// A location that says what it was reached with.
 fn saying(path: &str, body: &str) -> String {

@@ -68,7 +68,10 @@ impl Attempts {
         read_timeout: Duration,
     ) -> Result<Lease, Failure> {
         let fresh = self.again || connection == Connection::Fresh;
-        let claim = self.claim(core.now())?;
+        let claim = match self.claim(core.now()) {
+            Err(NoPeer::Unresolved) => Box::pin(self.claim_resolved(core)).await?,
+            claim => claim?,
+        };
         let claim = match fresh {
             true => claim,
             false => match claim.take_kept(core, read_timeout) {
@@ -98,6 +101,13 @@ impl Attempts {
         self.numbers[usize::from(self.tried)] = number;
         self.tried += 1;
         Ok(claim)
+    }
+
+    /// A place at a peer once the names have addresses, for a worker that has just started.
+    async fn claim_resolved(&mut self, core: &Core) -> Result<Claim, NoPeer> {
+        self.upstream.wait_for_names().await;
+        self.peers = self.upstream.peers();
+        self.claim(core.now())
     }
 
     fn claim_again(&self, now: Millis) -> Option<Claim> {

@@ -68,11 +68,25 @@
 //!
 //! [Kept connections](Lease::keep) are the worker's own, at most `keepalive` in all; the loop watches them
 //! without a task each ([`drover_event::Stream::keep`]), so that one that the server closes, that sends
-//! unasked, or whose slot is needed, is gone before it is lent. What workers have to agree on, and others
-//! may look at, stands in [`Words`].
+//! unasked, or whose slot is needed, is gone before it is lent.
+//!
+//! What workers have to agree on, and others may look at, stands in [`Words`]: who is given up after
+//! failures, who was found down by checks, what is under way where a limit or balancing needs it, and the
+//! addresses of names. [`ServerWord`], [`PeerWord`] and [`Tally`] say what each word means.
+//!
+//! Names are resolved by one worker for all, off the loop, before the first request and again and again;
+//! checks are made by one worker for all. Both are tasks that [`Upstream::start`] spawns, and each check
+//! takes a slot while it lasts. A request that comes before a name has its first answer waits for it.
+//!
+//! # In which order to read the code
+//!
+//! `words` and `passive` (what is shared), `balance` (pure), `peer` and `peers`, `upstream`, `lease`,
+//! `attempts` (what a service holds), `failure` (what may follow), then `resolve` and `check`.
+//! `proxy_protocol` stands by itself.
 
 mod attempts;
 mod balance;
+mod check;
 pub mod config;
 mod failure;
 mod lease;
@@ -81,6 +95,7 @@ mod peer;
 mod peers;
 mod plan;
 pub mod proxy_protocol;
+mod resolve;
 mod upstream;
 mod words;
 
@@ -88,7 +103,7 @@ pub use attempts::{Attempts, Connection, TRIES_MOST};
 pub use failure::{Cause, Failure, Fault, Next, NoPeer, Repeatable, Sent};
 pub use lease::{Claim, Lease};
 pub use peer::Peer;
-pub use plan::{Plan, PlanError, StartError};
+pub use plan::{Plan, PlanError, Resolver, StartError};
 pub use upstream::Upstream;
 pub use words::{ADDRESSES_MOST, Layout, PeerWord, ServerWord, Tally, Words};
 

@@ -104,6 +104,10 @@ impl Peer {
 
     /// Takes one of its connections. False where there is none left, or it has left.
     pub(crate) fn acquire(&self) -> bool {
+        if self.gone.get() {
+            // A request that began before may still finish with it.
+            return true;
+        }
         if self.counted {
             let word = &self.shared[PeerWord::Active as usize];
             let take = |word: u64| {
@@ -120,12 +124,9 @@ impl Peer {
 
     /// Gives one of its connections back.
     pub(crate) fn release(&self) {
-        self.count(Tally::Active, 1u64.wrapping_neg());
-        if self.counted {
-            let word = &self.shared[PeerWord::Active as usize];
-            let give = |word: u64| (word >> 32 == self.life && word & COUNT > 0).then(|| word - 1);
-            // Another life of the block has other connections.
-            let _ = word.fetch_update(AcqRel, Acquire, give);
+        if !self.gone.get() {
+            self.count(Tally::Active, 1u64.wrapping_neg());
+            self.give_back(1);
         }
     }
 
@@ -137,15 +138,34 @@ impl Peer {
         }
     }
 
-    /// Undoes what an earlier worker of this number left when it died.
-    pub(crate) fn forget_predecessor(&self) {
+    /// Begins this worker's tallies. What is under way in them belongs to an earlier worker of the same
+    /// number, which died with it, or to another life of the block.
+    pub(crate) fn begin_tallies(&self) {
+        let same = self.own[Tally::Life as usize].swap(self.life, Relaxed) == self.life;
         let left = self.own[Tally::Active as usize].swap(0, Relaxed);
-        if self.counted && left > 0 {
-            let word = &self.shared[PeerWord::Active as usize];
-            let give = |word: u64| Some(word - (word & COUNT).min(left));
-            let _ = word.fetch_update(AcqRel, Acquire, give);
+        if same {
+            self.give_back(left);
         }
         self.own[Tally::Kept as usize].store(0, Relaxed);
+    }
+
+    /// The server has this address no longer: what is still under way with it is not counted any more.
+    pub(crate) fn end_tallies(&self) {
+        self.gone.set(true);
+        // The block may be another peer's already.
+        if self.own[Tally::Life as usize].load(Relaxed) == self.life {
+            self.give_back(self.own[Tally::Active as usize].swap(0, Relaxed));
+            self.own[Tally::Kept as usize].store(0, Relaxed);
+        }
+    }
+
+    /// Takes so many off the count that all workers share, unless the block has another life.
+    fn give_back(&self, count: u64) {
+        if self.counted && count > 0 {
+            let word = &self.shared[PeerWord::Active as usize];
+            let give = |word: u64| (word >> 32 == self.life).then(|| word - (word & COUNT).min(count));
+            let _ = word.fetch_update(AcqRel, Acquire, give);
+        }
     }
 }
 

@@ -47,6 +47,10 @@ impl Peers {
         self.all.len()
     }
 
+    pub(crate) fn contains(&self, peer: &Rc<Peer>) -> bool {
+        self.all.iter().any(|other| Rc::ptr_eq(other, peer))
+    }
+
     pub(crate) fn get(&self, number: u16) -> Option<&Rc<Peer>> {
         self.all.get(usize::from(number))
     }
@@ -108,7 +112,7 @@ fn peer_at(
         weight: u64::from(server.weight),
         backup: server.backup,
         max_connections: u64::from(server.max_connections),
-        rules: Rules::new(server.max_fails, server.fail_timeout, server.slow_start),
+        rules: Rules::of(server),
         shared,
         own,
         counted,
@@ -116,7 +120,7 @@ fn peer_at(
         kept: RefCell::default(),
         gone: Cell::new(false),
     };
-    peer.forget_predecessor();
+    peer.begin_tallies();
     Ok(Rc::new(peer))
 }
 
@@ -156,5 +160,85 @@ impl Candidates for Present<'_> {
 
     fn current(&self, number: usize) -> &Cell<i64> {
         &self.peer(number).current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Server;
+    use crate::passive::{self, Standing};
+    use crate::words::Tally;
+
+    const NOW: Millis = Millis::new(50_000);
+
+    fn plan(change: impl Fn(&mut Server), balance: Balance) -> Plan {
+        let address = |text| ServerAddress::parse(text).expect("an address");
+        let mut servers: Vec<Server> =
+            ["10.0.0.1:80", "10.0.0.2:80"].map(address).map(Server::new).into_iter().collect();
+        servers.iter_mut().for_each(change);
+        let mut config = config::Upstream::new(servers);
+        config.balance = balance.into();
+        Plan::new("test", &config, 2).expect("memory")
+    }
+
+    fn worker(plan: &Plan, number: u32) -> Peers {
+        Peers::build(plan, number, None).expect("words")
+    }
+
+    #[test]
+    fn workers_agree_on_what_is_under_way() {
+        let plan = plan(|server| server.max_connections = 3, Balance::RoundRobin);
+        let (one, two) = (worker(&plan, 0), worker(&plan, 1));
+        assert!(one.all[0].acquire() && one.all[0].acquire() && two.all[0].acquire());
+        assert!(!one.all[0].acquire() && !two.all[0].acquire(), "three in all");
+        assert_eq!((one.all[0].active(), two.all[0].active(), one.all[1].active()), (3, 3, 0));
+        assert_eq!(two.all[0].standing(NOW), Standing::Unusable);
+        assert_eq!(plan.words().total(0, Tally::Active), 3);
+        one.all[0].release();
+        assert!(two.all[0].acquire());
+    }
+
+    #[test]
+    fn what_a_dead_worker_had_under_way_is_given_back_by_the_one_that_replaces_it() {
+        let plan = plan(|_| (), Balance::LeastConnections);
+        let (one, two) = (worker(&plan, 0), worker(&plan, 1));
+        (0..5).for_each(|_| assert!(one.all[1].acquire()));
+        assert!(two.all[1].acquire());
+        std::mem::forget(one);
+        let replaced = worker(&plan, 0);
+        assert_eq!((replaced.all[1].active(), plan.words().total(1, Tally::Active)), (1, 1));
+    }
+
+    #[test]
+    fn workers_agree_on_who_is_given_up() {
+        let plan = plan(|_| (), Balance::RoundRobin);
+        let (one, two) = (worker(&plan, 0), worker(&plan, 1));
+        let failed = &one.all[0];
+        assert!(passive::fail(&failed.shared, &failed.rules, NOW.as_u64()));
+        assert_eq!(two.all[0].standing(NOW), Standing::Unusable);
+        assert_eq!((two.all[0].weight_now(NOW), two.all[1].weight_now(NOW)), (0, passive::WEIGHT_UNIT));
+    }
+
+    #[test]
+    fn backups_come_last_and_servers_that_are_down_do_not_come() {
+        let mut plan = plan(|_| (), Balance::RoundRobin);
+        let mut config = plan.config().clone();
+        let mut servers: Vec<Server> = config.servers.iter().map(|server| Server::clone(server)).collect();
+        (servers[0].backup, servers[1].down) = (true, true);
+        servers.push(Server::new(ServerAddress::parse("unix:/run/c.sock").expect("an address")));
+        config.servers = servers.into_iter().map(drover_config::Located::from).collect::<Vec<_>>().into();
+        plan = Plan::new("test", &config, 1).expect("memory");
+        let peers = worker(&plan, 0);
+        let names: Vec<&str> = peers.iter().map(|peer| peer.name()).collect();
+        assert_eq!(names, ["unix:/run/c.sock", "10.0.0.1:80"]);
+        assert_eq!(peers.groups(), [0..1, 1..2]);
+    }
+
+    #[test]
+    fn a_plan_for_fewer_workers_is_refused() {
+        let plan = plan(|_| (), Balance::RoundRobin);
+        let error = Peers::build(&plan, 2, None).expect_err("two workers");
+        assert_eq!(error.to_string(), "upstream \"test\" has no words for worker 2");
     }
 }

@@ -1,21 +1,30 @@
 //! The plan: an upstream made ready by the master, before the fork.
 
+use std::fmt;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::config;
 use crate::words::{Layout, Words};
 
 /// An upstream with the words that its workers will share.
-#[derive(Clone, Debug)]
-pub struct Plan(Rc<Planned>);
+#[derive(Clone)]
+pub struct Plan {
+    made: Rc<Made>,
+    resolver: Resolver,
+}
 
-#[derive(Debug)]
-struct Planned {
+struct Made {
     name: Box<str>,
     config: config::Upstream,
     words: Words,
 }
+
+/// What tells the addresses of a name, with the port at each. It may take its time: it runs on a thread of
+/// its own.
+pub type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -58,21 +67,39 @@ impl Plan {
     /// The same with words that others can see too. They have to be zero, or of an earlier plan with the
     /// same layout.
     pub fn with_words(name: &str, config: &config::Upstream, words: Words) -> Plan {
-        Plan(Rc::new(Planned { name: name.into(), config: config.clone(), words }))
+        let made = Rc::new(Made { name: name.into(), config: config.clone(), words });
+        let system = |host: &str, port| (host, port).to_socket_addrs().map(Iterator::collect);
+        Plan { made, resolver: Arc::new(system) }
+    }
+
+    /// The same with names resolved by `resolver` rather than by the system.
+    #[must_use]
+    pub fn resolved_by(self, resolver: Resolver) -> Plan {
+        Plan { resolver, ..self }
     }
 
     /// The upstream's name.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.made.name
     }
 
     /// What the config says of it.
     pub fn config(&self) -> &config::Upstream {
-        &self.0.config
+        &self.made.config
     }
 
     /// What its workers share.
     pub fn words(&self) -> &Words {
-        &self.0.words
+        &self.made.words
+    }
+
+    pub(crate) fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Plan({})", self.name())
     }
 }

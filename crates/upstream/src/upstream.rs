@@ -5,25 +5,37 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::Duration;
 
+use drover_config::ServerAddress;
 use drover_event::{Core, Keeper, KeeperNumber, Kept, KeptEnd, Millis, Stream};
 use tracing::debug;
 
 use crate::attempts::Attempts;
 use crate::balance::{Bound, Candidates, Random, least_connections, random_two, rendezvous, round_robin};
-use crate::config::{Balance, SourceAddress};
+use crate::check;
+use crate::config::{self, Balance, SourceAddress};
 use crate::failure::NoPeer;
 use crate::lease::Claim;
-use crate::passive::{self, Standing};
+use crate::passive::{self, Rules, Standing};
 use crate::peer::{KeptConnection, Peer};
 use crate::peers::{Peers, Present};
 use crate::plan::{Plan, StartError};
+use crate::resolve::{self, Name};
 use crate::words::Tally;
+
+/// How often a request looks whether the first answer for a name is there.
+const FIRST_ANSWER: Duration = Duration::from_millis(5);
 
 /// An upstream in a worker.
 pub struct Upstream {
     plan: Plan,
+    core: Core,
+    /// The servers with names.
+    names: Vec<Name>,
+    /// The sum of the names' sequences that the peers were built from.
+    sequences: Cell<u64>,
     balance: Balance,
     bound: Bound,
     random: Random,
@@ -41,6 +53,9 @@ impl Upstream {
     pub fn start(core: &Core, plan: &Plan) -> Result<Rc<Upstream>, StartError> {
         let worker = core.settings().worker;
         let config = plan.config();
+        let names = names(plan, worker)?;
+        // Before the addresses are read: if they change meanwhile, the sum does, and the first request looks.
+        let sequences = Cell::new(sum_of_sequences(&names));
         let upstream = Rc::new(Upstream {
             balance: *config.balance,
             bound: match u64::from(*config.hash_balance_factor) {
@@ -52,21 +67,29 @@ impl Upstream {
             peers: RefCell::new(Rc::new(Peers::build(plan, worker, None)?)),
             keeper: Cell::new(None),
             kept: Cell::new(0),
+            names,
+            sequences,
+            core: core.clone(),
             plan: plan.clone(),
         });
         upstream.keeper.set(Some(core.add_keeper(Rc::clone(&upstream) as Rc<dyn Keeper>)));
-        upstream.part_ways(core, worker);
+        upstream.part_ways(&upstream.peers());
+        for number in 0..upstream.names.len() {
+            core.spawn(resolve::keep_resolving(core.clone(), Rc::clone(&upstream), number));
+        }
+        if config.health_check.is_some() {
+            core.spawn(check::keep_checking(core.clone(), Rc::clone(&upstream)));
+        }
         Ok(upstream)
     }
 
     /// Begins the round robin as if this worker's predecessors had each sent one request, so that the first
     /// requests of all workers do not go to the same peer.
-    fn part_ways(&self, core: &Core, worker: u32) {
-        let peers = self.peers();
+    fn part_ways(&self, peers: &Peers) {
         let [group, _] = peers.groups();
-        for _ in 0..worker as usize % group.len().max(1) {
-            let _ =
-                round_robin(&Present { peers: &peers, group: group.clone(), tried: &[], now: core.now() });
+        let now = self.core.now();
+        for _ in 0..self.core.settings().worker as usize % group.len().max(1) {
+            let _ = round_robin(&Present { peers, group: group.clone(), tried: &[], now });
         }
     }
 
@@ -86,8 +109,61 @@ impl Upstream {
         Attempts::new(self, self.peers(), key)
     }
 
+    /// The peers at this moment.
     pub(crate) fn peers(&self) -> Rc<Peers> {
+        if !self.names.is_empty() {
+            self.follow_names();
+        }
         Rc::clone(&self.peers.borrow())
+    }
+
+    pub(crate) fn names(&self) -> &[Name] {
+        &self.names
+    }
+
+    /// Builds the peers anew where a name got other addresses.
+    fn follow_names(&self) {
+        let sum = sum_of_sequences(&self.names);
+        if sum == self.sequences.get() || self.names.iter().any(|name| name.sequence() % 2 == 1) {
+            return;
+        }
+        fence(Acquire);
+        let before = self.peers.borrow().clone();
+        let Ok(peers) = Peers::build(&self.plan, self.core.settings().worker, Some(&before)) else { return };
+        fence(Acquire);
+        if sum_of_sequences(&self.names) != sum {
+            // They changed again meanwhile; the next request looks again.
+            return;
+        }
+        self.sequences.set(sum);
+        let peers = Rc::new(peers);
+        if before.count() == 0 {
+            self.part_ways(&peers);
+        }
+        *self.peers.borrow_mut() = Rc::clone(&peers);
+        for peer in before.iter().filter(|peer| !peers.contains(peer)) {
+            self.part_with(peer);
+        }
+    }
+
+    /// Closes what is kept of a peer that is one no longer.
+    fn part_with(&self, peer: &Peer) {
+        peer.end_tallies();
+        loop {
+            let Some(connection) = peer.kept.borrow_mut().pop_back() else { break };
+            self.one_less(peer);
+            drop(self.core.take_kept(connection.kept, Duration::ZERO));
+        }
+    }
+
+    /// Waits until there is a peer, or every name has had its first answer, at most for `connect_timeout`.
+    pub(crate) async fn wait_for_names(&self) {
+        let started = self.core.now();
+        let longest = self.plan.config().connect_timeout.as_millis();
+        let waits = || self.peers().count() == 0 && !self.names.iter().all(Name::is_answered);
+        while waits() && u128::from(self.core.now().since(started)) < longest {
+            self.core.sleep(FIRST_ANSWER).await;
+        }
     }
 
     pub(crate) fn tries(&self) -> usize {
@@ -208,6 +284,31 @@ impl Upstream {
         self.kept.set(self.kept.get() - 1);
         peer.count(Tally::Kept, 1u64.wrapping_neg());
     }
+}
+
+fn sum_of_sequences(names: &[Name]) -> u64 {
+    names.iter().fold(0, |sum, name| sum.wrapping_add(name.sequence()))
+}
+
+/// The servers of a plan that have names.
+fn names(plan: &Plan, worker: u32) -> Result<Vec<Name>, StartError> {
+    let missing = || StartError::Words { upstream: plan.name().into(), worker };
+    let words = plan.words();
+    let name = |(number, server): (usize, &config::Server)| {
+        let ServerAddress::Name { host, port } = &server.address else { return None };
+        let blocks = words.layout().peers_of(number).map(|block| words.peer(block).ok_or_else(missing));
+        Some(blocks.collect::<Result<Vec<_>, _>>().and_then(|blocks| {
+            Ok(Name {
+                host: host.clone(),
+                port: *port,
+                words: words.server(number).ok_or_else(missing)?,
+                blocks,
+                rules: Rules::of(server),
+            })
+        }))
+    };
+    let servers = plan.config().servers.iter().map(|server| &**server).enumerate();
+    servers.filter(|(_, server)| !server.down).filter_map(name).collect()
 }
 
 impl Keeper for Upstream {

@@ -89,6 +89,8 @@ named_words! {
         Connects = "connects",
         /// Requests that used a kept connection.
         Reused = "reused",
+        /// Which life of the peer's block this is about; see [`PeerWord::Active`].
+        Life = "life",
     }
 }
 
@@ -101,6 +103,7 @@ const TALLY_WORDS: usize = Tally::ALL.len().next_multiple_of(LINE);
 /// The addresses that a name may have; further ones are not used.
 pub const ADDRESSES_MOST: usize = 32;
 
+pub(crate) type ServerBlock = WordBlock<SERVER_WORDS>;
 pub(crate) type PeerBlock = WordBlock<PEER_WORDS>;
 pub(crate) type TallyBlock = WordBlock<TALLY_WORDS>;
 
@@ -119,7 +122,7 @@ impl Layout {
         let mut peers = 0;
         let first = |server: &config::Server| {
             let first = peers;
-            peers += if server.has_name() { ADDRESSES_MOST } else { 1 };
+            peers += server.addresses_most();
             first
         };
         let first_peers = upstream.servers.iter().map(|server| &**server).map(first).collect();
@@ -189,21 +192,37 @@ impl Words {
 
     /// What a peer has of something over all workers.
     pub fn total(&self, peer: usize, tally: Tally) -> u64 {
-        let at = |worker| self.base + self.layout.tally_word(worker, peer, tally);
-        let word = |worker| self.mapping.get(at(worker)).map_or(0, |word| word.load(Relaxed));
+        let word = |worker| self.load(self.layout.tally_word(worker, peer, tally));
         (0..self.layout.workers).map(word).fold(0, u64::wrapping_add)
+    }
+
+    pub(crate) fn server(&self, server: usize) -> Option<ServerBlock> {
+        WordBlock::new(&self.mapping, self.base + self.layout.server_word(server, ServerWord::Sequence))
     }
 
     pub(crate) fn peer(&self, peer: usize) -> Option<PeerBlock> {
         WordBlock::new(&self.mapping, self.base + self.layout.peer_word(peer, PeerWord::Trouble))
     }
 
+    /// What a word of a server holds.
+    pub fn server_word(&self, server: usize, word: ServerWord) -> u64 {
+        self.load(self.layout.server_word(server, word))
+    }
+
+    /// What a word of a peer holds.
+    pub fn peer_word(&self, peer: usize, word: PeerWord) -> u64 {
+        self.load(self.layout.peer_word(peer, word))
+    }
+
     /// The address that a peer of a name has now.
     pub fn address(&self, peer: usize) -> Option<SocketAddr> {
-        let at = |word| self.base + self.layout.peer_word(peer, word);
-        let load = |word| self.mapping.get(at(word)).map_or(0, |word| word.load(Relaxed));
-        let [family, high, low] = [PeerWord::Family, PeerWord::AddressHigh, PeerWord::AddressLow].map(load);
+        let [family, high, low] = [PeerWord::Family, PeerWord::AddressHigh, PeerWord::AddressLow]
+            .map(|word| self.peer_word(peer, word));
         decode_address(family, high, low)
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.mapping.get(self.base + at).map_or(0, |word| word.load(Relaxed))
     }
 
     pub(crate) fn tally(&self, worker: u32, peer: usize) -> Option<TallyBlock> {
@@ -214,7 +233,7 @@ impl Words {
 }
 
 /// The address that a block's words mean; see [`PeerWord::Family`].
-fn decode_address(family: u64, high: u64, low: u64) -> Option<SocketAddr> {
+pub(crate) fn decode_address(family: u64, high: u64, low: u64) -> Option<SocketAddr> {
     let port = (family & 0xffff) as u16;
     match family >> 32 {
         4 => Some(SocketAddr::from(((low as u32).to_be_bytes(), port))),
@@ -224,8 +243,7 @@ fn decode_address(family: u64, high: u64, low: u64) -> Option<SocketAddr> {
 }
 
 /// An address as the words of a block.
-#[cfg(test)]
-fn encode_address(address: SocketAddr) -> (u64, u64, u64) {
+pub(crate) fn encode_address(address: SocketAddr) -> (u64, u64, u64) {
     let port = u64::from(address.port());
     match address {
         SocketAddr::V4(v4) => (4 << 32 | port, 0, u64::from(u32::from(*v4.ip()))),

@@ -43,6 +43,11 @@ fn full() -> Config {
         [http.maps.is_local]
         of = "$remote_addr"
         networks = { "127.0.0.0/8" = "yes" }
+        [http.request_limits.per_client]
+        key = "$remote_addr"
+        rate = "10/s"
+        [http.connection_limits.per_client]
+        key = "$remote_addr"
         [[http.servers]]
         listen = [{ address = "127.0.0.1:8080" }]
         [[http.servers.rules]]
@@ -165,6 +170,9 @@ fn the_effective_config_reads_back_as_itself() {
         client_body_size = "2m"
         headers = [{ set = { X-A = "1" } }, { add = { X-B = "$own" }, remove = ["x-c"], statuses = [404] }]
         error_pages = [{ statuses = [404], to = "@named", status = "page" }]
+        access = ["deny 10.0.0.13", "allow 10.0.0.0/8", "allow unix:", "deny all"]
+        limit_requests = [{ limit = "by_host", burst = 3, at_once = 2 }, { limit = "by_host", at_once = "all" }]
+        limit_connections = [{ limit = "by_host", most = 7, status = 503 }]
         rules = [{ when = "$arg_a", set = { own = "a" } }, { rewrite = "^/b$", to = "/c", then = "last" }]
         [[http.servers.locations.locations]]
         path = { expression = "\\.php$" }
@@ -174,6 +182,13 @@ fn the_effective_config_reads_back_as_itself() {
         [[http.servers.locations]]
         path = { name = "named" }
         return = { status = 404 }
+        [http.request_limits.by_host]
+        key = "$host"
+        rate = "30/m"
+        [http.connection_limits.by_host]
+        key = "$host"
+        [http.real_ip]
+        from = ["10.0.0.0/8", "unix:"]
         [http.maps.looked_up]
         of = "$uri"
         values = { "/a b" = "1" }

@@ -40,8 +40,8 @@ pub(crate) enum HandOverError {
 impl Sockets {
     /// Everything there is, to be handed over.
     pub(crate) fn to_hand_over(&self) -> Vec<(Handed, Vec<BorrowedFd<'_>>)> {
-        let mut groups = Vec::with_capacity(self.0.len());
-        for (address, group) in &self.0 {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for (address, group) in &self.groups {
             let sockets: Vec<_> = group.members().map(|socket| socket.as_fd()).collect();
             let handed = Handed {
                 address: address.place.to_string(),
@@ -81,12 +81,12 @@ impl Sockets {
         // A generation says what it wants before it uses them.
         let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false };
         let address = Address { place, ipv6_only: handed.ipv6_only };
-        let group = self.0.entry(address).or_insert_with(|| Group {
+        let group = self.groups.entry(address).or_insert_with(|| Group {
             sockets: Vec::new(),
             surplus: Vec::new(),
             taken_over: Vec::new(),
             wanted,
-            growing_from: None,
+            before: None,
             path,
         });
         group.sockets.extend(sockets);
@@ -95,13 +95,16 @@ impl Sockets {
 
     /// What is listened on, in the words of a hand-over.
     pub(crate) fn holdings(&self) -> Holdings {
-        self.0.iter().map(|(address, group)| (address.place.to_string(), group.members().count())).collect()
+        self.groups
+            .iter()
+            .map(|(address, group)| (address.place.to_string(), group.members().count()))
+            .collect()
     }
 
     /// Leaves the files of unix sockets to another master where that listens on them too, and sees to the
     /// others.
     pub(crate) fn leave_files(&self, others: &Holdings) {
-        for (address, group) in &self.0 {
+        for (address, group) in &self.groups {
             if let Some(path) = &group.path {
                 path.leave(others.contains_key(&address.place.to_string()));
             }
@@ -110,7 +113,7 @@ impl Sockets {
 
     /// The files that are left to another master.
     pub(crate) fn left_files(&self) -> impl Iterator<Item = PathBuf> {
-        let paths = self.0.values().filter_map(|group| group.path.as_ref());
+        let paths = self.groups.values().filter_map(|group| group.path.as_ref());
         paths.filter(|path| path.is_left()).map(|path| path.path().to_owned())
     }
 
@@ -118,7 +121,7 @@ impl Sockets {
     /// any: they have to be accepted from for a while before they are closed.
     pub(crate) fn steer_to(&self, others: &Holdings) -> bool {
         let mut steered = false;
-        for (address, group) in &self.0 {
+        for (address, group) in &self.groups {
             let kept = others.get(&address.place.to_string()).copied().unwrap_or(0);
             let Some(first) = group.sockets.first().filter(|_| (1..group.sockets.len()).contains(&kept))
             else {
@@ -142,7 +145,7 @@ impl Sockets {
 
     /// Does for addresses that this master takes over what was left undone while another one listened on them.
     pub(crate) fn leave_taken_over(&self) {
-        for socket in self.0.values().flat_map(|group| &group.taken_over) {
+        for socket in self.groups.values().flat_map(|group| &group.taken_over) {
             // Done by the other master, as a rule, and not to be done twice without privileges.
             if let Err(error) = listen::steer_away(socket.as_fd())
                 && error.kind() != io::ErrorKind::PermissionDenied
@@ -150,13 +153,6 @@ impl Sockets {
                 warn!("cannot steer connections away from an address that is gone: {error}");
             }
         }
-    }
-}
-
-impl Group {
-    /// All sockets in the order in which they began to listen.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
-        self.sockets.iter().chain(&self.surplus)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kernel is the judge here: real sockets, real connections, counted where they queue.
 
 use super::*;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A port below those of outgoing connections: one of these may stand, or wait after its close, on another address
@@ -45,7 +45,7 @@ fn connect(address: &Address, count: usize) -> Vec<TcpStream> {
 
 /// Accepts what is queued on each socket of `address`: counts, the surplus last.
 fn queues(sockets: &Sockets, address: &Address) -> Vec<usize> {
-    let group = &sockets.0[address];
+    let group = &sockets.groups[address];
     let all = group.sockets.iter().chain(&group.surplus).chain(&group.taken_over);
     all.map(|socket| {
         let listener = TcpListener::from(socket.try_clone().expect("clone"));
@@ -104,6 +104,69 @@ fn an_abandoned_growth_leaves_the_old_sockets_as_they_were() {
     let _after = connect(&address, 30);
     let counts = queues(&two, &address);
     assert_eq!((counts.len(), counts.iter().sum::<usize>()), (2, 60), "{counts:?}");
+}
+
+#[test]
+fn a_surplus_that_waits_to_be_released_is_the_next_generations() {
+    let address = free_address();
+    let four = start(&address, 4);
+    let _early = connect(&address, 80);
+    let mut one = reload(&four, &address, 1);
+    assert!(one.commit());
+    one.steer_away();
+    drop(four);
+    let _steered = connect(&address, 20);
+    let mut three = reload(&one, &address, 3);
+    assert!(three.commit(), "one is surplus still");
+    three.steer_away();
+    drop(one);
+    let queued = queues(&three, &address);
+    assert!(queued.iter().sum::<usize>() == 100 && queued[3] > 0, "nothing is lost: {queued:?}");
+    let _spread = connect(&address, 90);
+    let queued = queues(&three, &address);
+    assert!(queued[..3].iter().all(|count| *count > 0) && queued[3] == 0, "{queued:?}");
+    let mut all = reload(&three, &address, 4);
+    assert!(!all.commit());
+    let _everywhere = connect(&address, 120);
+    assert!(queues(&all, &address).iter().all(|count| *count > 0), "steered no more");
+}
+
+#[test]
+fn an_abandoned_growth_steers_away_from_the_surplus_as_before() {
+    let address = free_address();
+    let four = start(&address, 4);
+    let mut two = reload(&four, &address, 2);
+    two.commit();
+    two.steer_away();
+    for sockets in [6, 4, 3, 1] {
+        let candidate = reload(&two, &address, sockets);
+        let _meanwhile = connect(&address, 30);
+        candidate.abandon();
+        let _after = connect(&address, 30);
+        let queued = queues(&two, &address);
+        assert_eq!((queued[0] + queued[1], queued[2], queued[3]), (60, 0, 0), "{sockets} were wanted");
+    }
+}
+
+#[test]
+fn an_address_can_come_back_before_everybody_has_left_it() {
+    let (stays, goes) = (free_address(), free_address());
+    let mut both = wanted(&stays, 1);
+    both.extend(wanted(&goes, 2));
+    let mut first = Sockets::prepare(&Sockets::default(), &both).expect("prepared");
+    first.commit();
+    let mut without = reload(&first, &stays, 1);
+    without.commit();
+    first.leave(&without);
+    let mut again = Sockets::prepare(&without, &both).expect("shared with what is left of it");
+    again.commit();
+    let _connections = connect(&goes, 20);
+    assert_eq!(queues(&again, &goes).iter().sum::<usize>(), 20);
+    assert_eq!(queues(&first, &goes), [0, 0]);
+    // Once everybody has, others may have it, and are noticed.
+    without.forget_left();
+    let error = Sockets::prepare(&without, &both).expect_err("taken, as far as it knows");
+    assert!(error.to_string().contains(&goes.to_string()), "{error}");
 }
 
 #[test]
@@ -201,8 +264,8 @@ fn options_change_in_place() {
         new.values_mut().for_each(|wanted| (wanted.backlog, wanted.deferred) = (1024, true));
         let mut prepared = Sockets::prepare(&held, &new).expect("prepared");
         prepared.commit();
-        for socket in &prepared.0[&address].sockets {
-            set_changeable(socket, new[&address], false).expect("allowed by the kernel");
+        for socket in &prepared.groups[&address].sockets {
+            open::set_changeable(socket, new[&address], false).expect("allowed by the kernel");
         }
     }
 }
@@ -218,7 +281,7 @@ fn a_unix_socket_stays_over_reloads_and_its_file_goes_with_the_last_owner() {
     drop(held);
     let _late = std::os::unix::net::UnixStream::connect(&path).expect("connect");
     assert!(Sockets::prepare(&Sockets::default(), &wanted(&address, 1)).is_err(), "somebody listens there");
-    let Some(socket) = kept.0[&address].sockets.first() else { panic!("no socket") };
+    let Some(socket) = kept.groups[&address].sockets.first() else { panic!("no socket") };
     let listener = std::os::unix::net::UnixListener::from(socket.try_clone().expect("clone"));
     assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 3, "with the question who listens");
     drop(kept);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_config::{Located, Node, Output, Reader, Size, Value};
 
 use super::path_match::PathMatch;
-use super::{AccessLog, ErrorPage, Headers, LONGEST, Rule};
+use super::{AccessLog, AccessRule, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Rule};
 
 drover_config::table! {
     /// What is served under a path.
@@ -23,6 +23,15 @@ drover_config::table! {
         /// What clients are shown instead of a bare error; else as the server says.
         #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
         pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// Who is let in by address, the first rule that fits decides; else as the server says.
+        #[example = "[\"allow 10.0.0.0/8\", \"deny all\"]"]
+        pub access: Option<Vec<AccessRule>> = None,
+        /// Limits of requests a time that apply; else as the server says.
+        #[example = "[{ limit = \"per_client\", burst = 20 }]"]
+        pub limit_requests: Option<Vec<LimitRequests>> = None,
+        /// Limits of requests under way at once that apply; else as the server says.
+        #[example = "[{ limit = \"per_client\", most = 10 }]"]
+        pub limit_connections: Option<Vec<LimitConnections>> = None,
         /// Directory of the files to serve; else the server's.
         #[example = "\"/srv/www\""]
         pub root: Option<Located<PathBuf>> = None,
@@ -53,6 +62,9 @@ impl Location {
             rules: Vec::new(),
             headers: None,
             error_pages: None,
+            access: None,
+            limit_requests: None,
+            limit_connections: None,
             root: None,
             index: None,
             return_: None,
@@ -68,6 +80,9 @@ impl Location {
         let mut inner = self.clone();
         inner.headers = inner.headers.or_else(|| outer.headers.clone());
         inner.error_pages = inner.error_pages.or_else(|| outer.error_pages.clone());
+        inner.access = inner.access.or_else(|| outer.access.clone());
+        inner.limit_requests = inner.limit_requests.or_else(|| outer.limit_requests.clone());
+        inner.limit_connections = inner.limit_connections.or_else(|| outer.limit_connections.clone());
         inner.root = inner.root.or_else(|| outer.root.clone());
         inner.index = inner.index.or_else(|| outer.index.clone());
         inner.client_body_size = inner.client_body_size.or(outer.client_body_size);

@@ -3,11 +3,13 @@
 //! The structs are the schema: see [`drover_config::table!`]. What goes across keys is checked in `check`,
 //! and [`Http::listeners`] turns the servers' addresses into the listeners that the daemon opens.
 
+mod access;
 mod access_log;
 mod check;
 mod error_page;
 mod expression;
 mod headers;
+mod limit;
 mod listen;
 mod location;
 mod map;
@@ -22,10 +24,12 @@ use std::time::Duration;
 
 use drover_config::{Located, Size};
 
+pub use access::{AccessRule, RealIp};
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
 pub use error_page::{ErrorPage, PageStatus};
 pub use expression::Expression;
 pub use headers::{HeaderChange, Headers};
+pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, Rate, RequestLimit};
 pub use listen::{Listen, Listener};
 pub use location::{Location, Nested, Return};
 pub(crate) use map::network;
@@ -93,6 +97,14 @@ drover_config::table! {
         /// What clients are shown instead of a bare error, where neither location nor server says otherwise.
         #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
         pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// How the client's address is known behind proxies.
+        pub real_ip: RealIp = RealIp::default(),
+        /// Limits of requests a time by name, which locations apply.
+        #[example = "per_client = { key = \"$remote_addr\", rate = \"10/s\" }"]
+        pub request_limits: BTreeMap<String, RequestLimit> = BTreeMap::new(),
+        /// Limits of requests under way at once by name, which locations apply.
+        #[example = "per_client = { key = \"$remote_addr\" }"]
+        pub connection_limits: BTreeMap<String, ConnectionLimit> = BTreeMap::new(),
         /// Variables by name, without `$`, whose values are looked up.
         #[example = "kind = { of = \"$arg_k\", values = { a = \"1\" } }"]
         pub maps: BTreeMap<String, Map> = BTreeMap::new(),
@@ -136,6 +148,15 @@ drover_config::table! {
         /// What clients are shown instead of a bare error; else as in [http].
         #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
         pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// Who is let in by address, the first rule that fits decides: "allow 10.0.0.0/8", "deny all".
+        #[example = "[\"allow 10.0.0.0/8\", \"deny all\"]"]
+        pub access: Option<Vec<AccessRule>> = None,
+        /// Limits of requests a time that apply; a request must keep each of them.
+        #[example = "[{ limit = \"per_client\", burst = 20 }]"]
+        pub limit_requests: Option<Vec<LimitRequests>> = None,
+        /// Limits of requests under way at once that apply.
+        #[example = "[{ limit = \"per_client\", most = 10 }]"]
+        pub limit_connections: Option<Vec<LimitConnections>> = None,
         /// What is served where.
         pub locations: Vec<Location> = Vec::new(),
     }
@@ -152,6 +173,9 @@ impl Server {
             rules: Vec::new(),
             headers: None,
             error_pages: None,
+            access: None,
+            limit_requests: None,
+            limit_connections: None,
             locations: Vec::new(),
         }
     }

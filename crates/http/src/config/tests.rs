@@ -270,6 +270,11 @@ fn error_pages_fields_and_maps_can_be_used() {
         ("headers = { add = { a = '$wrong' } }", "the text has a variable that is wrong"),
         ("[maps.a]\nof = '$b'\n[maps.b]\nof = '$a'", "the map `a` cannot be used"),
         ("[maps.host]\nof = '$uri'", "the variable `$host` is built in"),
+        ("limit_requests = [{ limit = 'x' }]", "the limit `x` is not defined"),
+        ("limit_connections = [{ limit = 'x', most = 1 }]", "the limit `x` is not defined"),
+        ("access = ['permit all']", "`access` is not an access rule"),
+        ("[request_limits.a]\nkey = '$wrong'\nrate = '1/s'", "the text has a variable that is wrong"),
+        ("[request_limits.a]\nkey = '$uri'\nrate = '1'", "`rate` is not a rate"),
         ("[maps.a]\nof = '$uri'\nnetworks = { x = '1' }", "\"x\" is no network"),
     ] {
         assert_eq!(server(text), [want], "{text}");

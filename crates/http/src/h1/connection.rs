@@ -6,6 +6,7 @@
 //! connection's own future stays small.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
 
 use super::at_length::at_length;
+use super::head::Head;
 use super::report::About;
 use super::work::{Step, Work};
 use crate::handler::files::{Content, OpenFile};
@@ -188,6 +190,23 @@ impl Conversation {
         self.head_is_timed = false;
     }
 
+    /// Who is at the other end; none on a unix socket.
+    fn peer_address(&self) -> Option<SocketAddr> {
+        match self.stream.peer() {
+            PeerAddress::Internet(address) => Some(address),
+            PeerAddress::Unix => None,
+        }
+    }
+
+    /// The client's address: the other end's, or what proxies that are trusted say of it.
+    pub(super) fn client_address(&self, head: Option<&Head>, bytes: &[u8]) -> Option<SocketAddr> {
+        let peer = self.peer_address();
+        match (&self.worker.plan.trusted, head) {
+            (Some(trusted), Some(head)) => trusted.client(peer, head, bytes),
+            _ => peer,
+        }
+    }
+
     /// Calls `then` with what is known about a request.
     pub(crate) fn with_facts(
         &self,
@@ -200,10 +219,6 @@ impl Conversation {
         let unix_millis = u64::try_from(core.wall_clock().unix_millis()).unwrap_or(0);
         let mut time = self.worker.time.borrow_mut();
         let time = if needs_time { time.at((unix_millis / 1000) as i64) } else { &*time };
-        let peer = match self.stream.peer() {
-            PeerAddress::Internet(address) => Some(address),
-            PeerAddress::Unix => None,
-        };
         let plan = &*self.worker.plan;
         then(&Facts {
             head: about.head,
@@ -211,8 +226,8 @@ impl Conversation {
             values: about.values,
             groups: &about.values.groups,
             ids: &self.worker.ids,
-            remote: peer,
-            peer,
+            remote: self.client_address(about.head, about.bytes),
+            peer: self.peer_address(),
             local: if needs_local { self.stream.local().ok().flatten() } else { None },
             pid: self.worker.pid,
             worker: self.worker.worker,

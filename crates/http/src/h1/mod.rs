@@ -5,6 +5,7 @@ mod block;
 pub(crate) mod body;
 mod complete;
 pub(crate) mod connection;
+mod gate;
 pub(crate) mod head;
 pub(crate) mod method;
 pub(crate) mod name;

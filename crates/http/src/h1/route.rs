@@ -9,6 +9,8 @@
 //!
 //! Invariant: the number of times that a request changes its way is bounded.
 
+use std::time::Duration;
+
 use tracing::error;
 
 use super::connection::Conversation;
@@ -18,6 +20,7 @@ use super::work::Work;
 use crate::config::{PageStatus, Then};
 use crate::error_pages::PageTarget;
 use crate::exchange::Elsewhere;
+use crate::limits::Held;
 use crate::path;
 use crate::response;
 use crate::rules::{Condition, Rewrite, Rule, Test};
@@ -41,7 +44,7 @@ pub(crate) enum Course {
 }
 
 /// The way of one request; kept for the next one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Route {
     pub(crate) values: Values,
     pub(crate) course: Course,
@@ -53,6 +56,12 @@ pub(crate) struct Route {
     turns: u32,
     /// Drover itself led here.
     internal: bool,
+    /// The limits counted the request.
+    pub(super) limited: bool,
+    /// What they count as under way.
+    pub(super) held: Vec<Held>,
+    /// How long the request has to wait, in microseconds.
+    pub(super) hold_us: u64,
 }
 
 /// An error of which a page is shown.
@@ -84,6 +93,24 @@ impl Route {
         if self.values.are_used() {
             self.forget();
         }
+    }
+
+    /// The request is over.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.values.are_used() {
+            self.held.clear();
+        }
+    }
+
+    /// How long the request has to wait, told once.
+    #[inline]
+    pub(super) fn hold(&mut self) -> Option<Duration> {
+        if !self.values.are_used() {
+            return None;
+        }
+        let hold = std::mem::take(&mut self.hold_us);
+        (hold > 0).then(|| Duration::from_micros(hold))
     }
 
     #[cold]
@@ -124,6 +151,7 @@ impl Work {
             return;
         }
         self.search(on);
+        self.pass_gate(on);
     }
 
     fn search(&mut self, on: &Conversation) {
@@ -268,6 +296,7 @@ impl Work {
         if self.enter(on, on.worker.plan.named[number as usize]) {
             self.search(on);
         }
+        self.pass_gate(on);
     }
 
     /// Goes on to an error page of the location at hand.

@@ -129,6 +129,7 @@ impl Work {
         self.stage = Stage::Head;
         self.delayed = false;
         self.unread = false;
+        self.route.begin();
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::with_capacity(OUTPUT_IN_ONE_GO / 4);
@@ -208,7 +209,7 @@ impl Work {
         match self.head.parse(&self.input[self.start..self.filled], &on.worker.plan.limits) {
             Ok(Status::Complete(length)) => {
                 self.begin(on, length);
-                None
+                self.route.hold().map(Step::Delay)
             }
             Ok(Status::Partial) => Some(Step::Receive),
             Err(refusal) => {
@@ -364,6 +365,7 @@ impl Work {
         if let Some(log) = &location.log {
             self.log(on, log, rest, true);
         }
+        self.route.end();
         self.start = self.end;
         if self.is_drained() {
             (self.start, self.filled, self.end) = (0, 0, 0);

@@ -8,13 +8,15 @@ use drover_config::Located;
 use drover_service::access_log::{LogPlan, Target};
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
+use crate::access::TrustedProxies;
 use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch};
 use crate::error_pages::ErrorPages;
-use crate::h1::head::Limits;
+use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::{Files, StorePlan};
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
+use crate::limits::Limits;
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
@@ -22,8 +24,8 @@ use crate::rules::Rule;
 use crate::types::Types;
 use crate::variables::{Template, Variable};
 
-pub(super) fn compile(config: &config::Http) -> Result<Compiled, PlanError> {
-    Compiler::new(config)?.compile()
+pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
+    Compiler::new(config, workers)?.compile()
 }
 
 struct Compiler<'a> {
@@ -34,6 +36,7 @@ struct Compiler<'a> {
     locations: Vec<Location>,
     default_log: Option<LogUse>,
     own: OwnVariables,
+    limits: Limits,
     named: Vec<usize>,
     /// The numbers among `named` of the named locations of the server at hand.
     names: BTreeMap<String, u32>,
@@ -41,11 +44,12 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    fn new(config: &'a config::Http) -> Result<Compiler<'a>, PlanError> {
+    fn new(config: &'a config::Http, workers: u32) -> Result<Compiler<'a>, PlanError> {
         let server = match config.server_tokens {
             true => concat!("drover/", env!("CARGO_PKG_VERSION")),
             false => "drover",
         };
+        let own = OwnVariables::of(config)?;
         let mut compiler = Compiler {
             config,
             server: server.into(),
@@ -53,7 +57,8 @@ impl<'a> Compiler<'a> {
             logs: Vec::new(),
             locations: Vec::new(),
             default_log: None,
-            own: OwnVariables::of(config)?,
+            limits: Limits::new(config, &own, workers)?,
+            own,
             named: Vec::new(),
             names: BTreeMap::new(),
             answers: Vec::new(),
@@ -86,7 +91,7 @@ impl<'a> Compiler<'a> {
             server: self.server.clone(),
         };
         Ok(Compiled {
-            limits: Limits {
+            limits: HeadLimits {
                 size: config.client_header_size.as_usize(),
                 max_headers: config.max_headers as usize,
                 keep_odd_names: config.underscores_in_headers,
@@ -103,6 +108,8 @@ impl<'a> Compiler<'a> {
                 lingering: config.lingering_timeout,
                 lingering_in_all: config.lingering_time,
             },
+            client_limits: self.limits,
+            trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,
             server: self.server,
             hosts,
@@ -205,7 +212,7 @@ impl<'a> Compiler<'a> {
         let headers = headers.map_err(|source| PlanError::Location { path: of.clone(), source })?;
         Ok(Location {
             handler,
-            gate: self.gate(config, &of)?,
+            gate: self.gate(server, config, &of)?,
             error_pages: error_pages.map(Rc::new),
             headers: headers.map(Rc::new),
             root: root.map(|root| root.as_os_str().as_encoded_bytes().into()).unwrap_or_default(),
@@ -215,10 +222,25 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn gate(&mut self, config: &config::Location, of: &str) -> Result<Option<Box<Gate>>, PlanError> {
-        let internal = config.internal;
-        let rules = self.rules(&config.rules, of)?;
-        Ok((internal || !rules.is_empty()).then(|| Box::new(Gate { internal, rules })))
+    fn gate(
+        &mut self,
+        server: &config::Server,
+        config: &config::Location,
+        of: &str,
+    ) -> Result<Option<Box<Gate>>, PlanError> {
+        let requests = config.limit_requests.as_ref().or(server.limit_requests.as_ref());
+        let requests = requests.into_iter().flatten().map(|limit| self.limits.of_requests(limit));
+        let connections = config.limit_connections.as_ref().or(server.limit_connections.as_ref());
+        let connections = connections.into_iter().flatten().map(|limit| self.limits.of_connections(limit));
+        let access = config.access.as_ref().or(server.access.as_ref());
+        let gate = Gate {
+            internal: config.internal,
+            request_limits: requests.collect::<Result<_, _>>()?,
+            connection_limits: connections.collect::<Result<_, _>>()?,
+            access: access.cloned().unwrap_or_default(),
+            rules: self.rules(&config.rules, of)?,
+        };
+        Ok(gate.does_something().then(|| Box::new(gate)))
     }
 
     fn fixed(

@@ -64,7 +64,7 @@ fn backend() -> BackendKind {
 }
 
 fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver<Order>) {
-    let plan = Plan::new(config).expect("the config is right");
+    let plan = Plan::new(config, 1).expect("the config is right");
     let settings = Settings { buffer_size: plan.buffer_size(), backend: backend(), ..settings };
     let stats = Stats::private().expect("memory");
     let shared = Shared { stats, mutex: None, balance: None, notifier: None };
@@ -244,6 +244,22 @@ pub fn serve_ok(change: impl FnOnce(&mut Http)) -> Server {
     serve(|http| {
         http.servers[0].locations.push(fixed("/", 200, "ok\n"));
         change(http);
+    })
+}
+
+/// A server whose tables are written as in a config file: `text` belongs to the one server, and `[maps...]` and the
+/// like may follow.
+pub fn configured(text: &str) -> Server {
+    serve(|http| {
+        let listen = http.servers[0].listen.clone();
+        let text = format!("[[servers]]\nlisten = [\"127.0.0.1:1\"]\n{text}");
+        let (read, mut findings) = drover_config::parse::<Http>("http.toml", &text);
+        if let Some(read) = &read {
+            read.check(drover_service::Accept::Exclusive, &mut findings);
+        }
+        assert_eq!(findings.errors(), 0, "{findings}");
+        *http = read.expect("a config");
+        http.servers.iter_mut().for_each(|server| server.listen = listen.clone());
     })
 }
 

@@ -2,7 +2,12 @@
 
 use drover_config::{Findings, Located, ServerAddress};
 
+use crate::words::ADDRESSES_MOST;
+
 use super::{Balance, HealthCheck, Server, Upstream};
+
+/// Peers are numbered in 16 bits.
+const PEERS_MOST: usize = 65_536;
 
 impl Upstream {
     /// Adds findings about everything that goes across keys; `name` is the upstream's.
@@ -16,6 +21,13 @@ impl Upstream {
     }
 
     fn check_servers(&self, name: &str, findings: &mut Findings) {
+        let addresses: usize = self.servers.iter().map(|server| server.addresses_most()).sum();
+        if addresses > PEERS_MOST {
+            findings
+                .error(self.servers.place(), format!("upstream \"{name}\" has too many servers"))
+                .label(format!("{addresses} with {ADDRESSES_MOST} for each name; at most {PEERS_MOST}"))
+                .help("part them into several upstreams");
+        }
         if self.servers.is_empty() {
             findings
                 .error(self.servers.place(), format!("upstream \"{name}\" has no servers"))

@@ -5,12 +5,15 @@
 
 mod check;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use drover_config::{Located, Node, Output, Reader, ServerAddress, Shorthand, Value};
 
 use crate::attempts::TRIES_MOST;
+use crate::words::ADDRESSES_MOST;
 
 pub use source::SourceAddress;
 
@@ -76,7 +79,7 @@ drover_config::table! {
     /// A server.
     #[table(inline, shorthand)]
     pub struct Server {
-        /// "ip:port", "[v6]:port", "name:port" or "unix:/path".
+        /// "ip:port", "[v6]:port", "name:port" or "unix:/path"; of a name each address is a server like this.
         pub address: ServerAddress,
         /// Its share compared with others.
         #[range = 1..=10_000]
@@ -151,6 +154,11 @@ impl Server {
             fail_timeout: Duration::from_secs(10),
             slow_start: Duration::ZERO,
         }
+    }
+
+    /// How many addresses it may have at one time.
+    pub(crate) fn addresses_most(&self) -> usize {
+        if self.has_name() { ADDRESSES_MOST } else { 1 }
     }
 
     /// Whether its address has to be asked for.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_config::{Located, ServerAddress};
-use drover_event::{BackendKind, Core, Settings, Shared, Stats, Worker};
+use drover_event::{BackendKind, Core, Counter, Settings, Shared, Stats, Worker};
 use drover_upstream::config::{self, Server};
 use drover_upstream::{Connection, Failure, Lease, Plan, Upstream};
 
@@ -50,6 +50,7 @@ pub fn run<T: 'static, F: Future<Output = T> + 'static>(
         if let Some(result) = outcome.borrow_mut().take() {
             return result;
         }
+        assert_eq!(core.stats().counter(Counter::TaskPanics), 0, "the test failed as said above");
         assert!(started.elapsed() < 2 * LONG, "the test hangs");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing here asks the system.
 
+mod limits;
 mod listen;
 mod location;
 mod names;
@@ -23,5 +24,6 @@ impl Http {
         location::check(self, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
+        limits::check(self, &known, findings);
     }
 }
