@@ -23,20 +23,24 @@ impl Sockets {
             backlog: group.wanted.backlog,
             sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
         };
-        self.0.iter().map(listed).collect()
+        self.groups.iter().map(listed).collect()
     }
 
     /// The sockets whose counts `after` does not go on with.
     pub(crate) fn closing<'a>(&'a self, after: &'a Sockets) -> impl Iterator<Item = &'a OwnedFd> {
         let kept = |socket: &Rc<OwnedFd>| {
-            after.0.values().any(|group| group.counted().any(|own| Rc::ptr_eq(own, socket)))
+            after.groups.values().any(|group| group.counted().any(|own| Rc::ptr_eq(own, socket)))
         };
-        self.0.values().flat_map(Group::counted).filter(move |socket| !kept(socket)).map(|socket| &**socket)
+        self.groups
+            .values()
+            .flat_map(Group::counted)
+            .filter(move |socket| !kept(socket))
+            .map(|socket| &**socket)
     }
 
     /// The sockets that [`Sockets::release`] closes.
     pub(crate) fn surplus(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.0.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
+        self.groups.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
     }
 }
 
