@@ -100,6 +100,10 @@ impl Paths {
     /// The longest prefix. Sorted by bytes, it is the last one up to `path`, or one that this begins with.
     #[inline]
     fn longest(&self, path: &[u8]) -> Option<&Prefix> {
+        // Many servers have one location.
+        if let [only] = self.prefixes.as_slice() {
+            return path.starts_with(&only.path).then_some(only);
+        }
         let mut at = self.prefixes.partition_point(|prefix| *prefix.path <= *path).checked_sub(1)?;
         while !path.starts_with(&self.prefixes[at].path) {
             at = self.prefixes[at].shorter?;
