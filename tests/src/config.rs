@@ -16,12 +16,14 @@ pub struct Config {
     events: Vec<String>,
     http: Vec<String>,
     log_formats: Vec<String>,
+    stream: Vec<String>,
     servers: String,
 }
 
 impl Config {
-    /// A daemon with this many workers that logs to its stderr, and every request to `access.log` as
-    /// `PID METHOD TARGET STATUS`.
+    /// A daemon with this many workers that logs to its stderr, every request to `access.log` as
+    /// `PID METHOD TARGET STATUS`, and every connection that is passed on to `stream.log` as `PID PROTOCOL
+    /// BYTES-RECEIVED BYTES-SENT SERVERS TLS-NAME REASON`.
     pub fn new(directory: &Directory, workers: u32) -> Config {
         let place = |name: &str| toml_string(&directory.join(name).display().to_string());
         Config {
@@ -37,6 +39,10 @@ impl Config {
                 place("access.log")
             )],
             log_formats: vec!["by_worker = \"$pid $request_method $request_uri $status\"".to_owned()],
+            stream: vec![format!(
+                "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
+                place("stream.log")
+            )],
             servers: String::new(),
         }
     }
@@ -71,6 +77,24 @@ impl Config {
         self
     }
 
+    /// Sets a key in `[stream]`.
+    pub fn stream(mut self, line: &str) -> Config {
+        set(&mut self.stream, line);
+        self
+    }
+
+    /// Adds a proxy with these keys.
+    pub fn proxy(mut self, keys: &str) -> Config {
+        let _ = writeln!(self.servers, "\n[[stream.servers]]\n{keys}");
+        self
+    }
+
+    /// Adds a group of servers for proxies, with these keys.
+    pub fn stream_upstream(mut self, name: &str, keys: &str) -> Config {
+        let _ = writeln!(self.servers, "\n[stream.upstreams.{name}]\n{keys}");
+        self
+    }
+
     /// Adds a server on a port of 127.0.0.1 that answers `/` with `ok`.
     pub fn answering(self, port: &Port) -> Config {
         self.server(port).location("/", "return = { status = 200, body = \"ok\\n\" }")
@@ -101,6 +125,12 @@ impl Config {
             [("process", &self.process), ("log", &self.log), ("events", &self.events), ("http", &self.http)];
         for (name, lines) in tables {
             let _ = writeln!(text, "[{name}]\n{}\n", lines.join("\n"));
+        }
+        if self.servers.contains("[[stream.servers]]") {
+            let _ = writeln!(text, "[stream]\n{}\n", self.stream.join("\n"));
+            let format =
+                "$pid $protocol $bytes_received $bytes_sent $upstream_addr $tls_server_name $close_reason";
+            let _ = writeln!(text, "[stream.log_formats]\nby_worker = \"{format}\"\n");
         }
         let _ = writeln!(text, "[http.log_formats]\n{}", self.log_formats.join("\n"));
         text.push_str(&self.servers);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::Pid;
 
@@ -18,8 +19,14 @@ pub fn open(pid: Pid) -> BTreeMap<i32, String> {
     entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            let target = fs::read_link(entry.path()).ok()?;
-            Some((entry.file_name().to_str()?.parse().ok()?, target.to_string_lossy().into_owned()))
+            let target = fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
+            // The kernel's word is about the name that it was opened by; it may have another one.
+            let named = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.nlink() > 0);
+            let target = match target.strip_suffix(" (deleted)") {
+                Some(name) if named => name.to_owned(),
+                _ => target,
+            };
+            Some((entry.file_name().to_str()?.parse().ok()?, target))
         })
         .collect()
 }

@@ -218,9 +218,20 @@ impl Client {
 
     fn fill(&mut self) -> Result<usize, Failure> {
         let mut buffer = [0; 65_536];
-        let count = self.stream.read(&mut buffer)?;
+        let count = self.read(&mut buffer)?;
         self.received.extend_from_slice(&buffer[..count]);
         Ok(count)
+    }
+
+    /// Receives what comes next, past whatever was received and not asked for. A stop of this process does not
+    /// count as a failure, although it interrupts waits that have a limit (signal(7)).
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
     }
 
     /// Ends the sending half.

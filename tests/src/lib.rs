@@ -8,6 +8,7 @@
 //! Nothing here sleeps for a fixed time and hopes. Waiting means [`eventually`]: ask again until a
 //! deadline, then fail and say what was waited for.
 
+pub mod backend;
 pub mod binary;
 pub mod config;
 pub mod daemon;
@@ -24,9 +25,11 @@ pub mod schema;
 pub mod sockets;
 pub mod status;
 pub mod strace;
+pub mod stream_log;
 pub mod variants;
 pub mod wait;
 
+pub use backend::Backend;
 pub use config::Config;
 pub use daemon::Drover;
 pub use directory::Directory;

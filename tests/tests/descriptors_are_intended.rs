@@ -1,10 +1,12 @@
 //! Master and workers have exactly the descriptors that they are meant to have: after the start, after reloads that
-//! change everything, refused ones, and workers that are killed.
+//! change everything, refused ones, workers that are killed, and upgrades.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use drover_tests::{Config, Directory, Drover, Port, binary, descriptors, eventually, process, sockets};
+use drover_tests::{
+    Config, Directory, Drover, Port, binary, descriptors, eventually, masters, process, sockets,
+};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -51,7 +53,7 @@ impl Setup {
 
     /// Waits until every process has what it is meant to have, no more and no less.
     #[track_caller]
-    fn assert_intended(&self, drover: &Drover, strategy: &str, workers: usize, when: &str) {
+    fn assert_intended(&self, strategy: &str, workers: usize, when: &str) {
         let own = strategy == "reuseport";
         let balances = strategy == "balanced";
         let notifiers = if balances { workers } else { 0 };
@@ -80,8 +82,9 @@ impl Setup {
         ]);
         let mut seen = Vec::new();
         let settled = || {
-            seen = vec![self.kinds(drover.master())];
-            seen.extend(drover.workers().into_iter().map(|pid| self.kinds(pid)));
+            let name = masters::named(&self.directory);
+            seen = vec![self.kinds(name)];
+            seen.extend(masters::workers(name).into_iter().map(|pid| self.kinds(pid)));
             let right = seen[0] == master && seen[1..].iter().all(|kinds| *kinds == worker);
             (right && seen.len() == 1 + workers).then_some(())
         };
@@ -115,16 +118,16 @@ fn unix_listener(path: &str) -> Option<u64> {
 fn every_process_has_what_it_is_meant_to_have() {
     let setup = Setup { directory: Directory::new(), port: Port::new() };
     let drover = Drover::start(&setup.directory, &setup.config("exclusive", 2));
-    setup.assert_intended(&drover, "exclusive", 2, "at the start");
+    setup.assert_intended("exclusive", 2, "at the start");
     for (strategy, workers) in [("reuseport", 3), ("balanced", 2), ("mutex", 3), ("exclusive", 2)] {
         setup.config(strategy, workers).write(&setup.directory);
         drover.reload();
-        setup.assert_intended(&drover, strategy, workers as usize, "after a reload");
+        setup.assert_intended(strategy, workers as usize, "after a reload");
 
         setup.config(strategy, workers).events("epoll_events = 0").write(&setup.directory);
         let refused = binary::run(["reload".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
         assert!(!refused.status.success());
-        setup.assert_intended(&drover, strategy, workers as usize, "after a refused reload");
+        setup.assert_intended(strategy, workers as usize, "after a refused reload");
 
         let victim = drover.workers()[0];
         process::send(victim, Signal::SIGKILL);
@@ -133,7 +136,24 @@ fn every_process_has_what_it_is_meant_to_have() {
             (there.len() == workers as usize && !there.contains(&victim) && drover.status().all_serve())
                 .then_some(())
         });
-        setup.assert_intended(&drover, strategy, workers as usize, "after a worker was killed");
+        setup.assert_intended(strategy, workers as usize, "after a worker was killed");
+    }
+}
+
+/// A new executable takes over, and then one that is asked to leave again.
+#[test]
+fn after_upgrades_nothing_is_left_of_them() {
+    for strategy in ["exclusive", "reuseport", "balanced"] {
+        let setup = Setup { directory: Directory::new(), port: Port::new() };
+        let drover = Drover::start(&setup.directory, &setup.config(strategy, 2));
+        let upgrade = binary::run(["upgrade".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
+        assert!(upgrade.status.success(), "{}", String::from_utf8_lossy(&upgrade.stderr));
+        setup.assert_intended(strategy, 2, "after an upgrade");
+        let old = masters::named(&setup.directory);
+        assert_ne!(old, drover.master());
+        masters::quit(masters::upgrade(&setup.directory));
+        assert_eq!(masters::named(&setup.directory), old);
+        setup.assert_intended(strategy, 2, "after an upgrade that was taken back");
     }
 }
 
@@ -147,6 +167,6 @@ fn a_refused_listen_address_leaves_nothing_open() {
         setup.config(strategy, 3).answering(&taken).write(&setup.directory);
         let refused = binary::run(["reload".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
         assert!(String::from_utf8_lossy(&refused.stderr).contains("in use"), "{refused:?}");
-        setup.assert_intended(&drover, "exclusive", 2, "after an address that was taken");
+        setup.assert_intended("exclusive", 2, "after an address that was taken");
     }
 }

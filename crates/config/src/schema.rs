@@ -152,6 +152,7 @@ impl Index {
             let title = match &key.shape {
                 _ if table.inline => format!("`{}`", key.name),
                 Shape::List(_) => format!("[[{path}]]"),
+                Shape::Map(_) => format!("[{path}.NAME]"),
                 _ => format!("[{path}]"),
             };
             self.add(&path, title, table);

@@ -106,9 +106,9 @@ impl Generation {
             let address = address_of(listener);
             let strategy = Strategy::from(config.accept_in_force(listener, system).accept);
             let sockets = if strategy == Strategy::ReusePort { workers as usize } else { 1 };
-            let Listener { backlog, deferred, .. } = *listener;
+            let Listener { backlog, deferred, probes, .. } = *listener;
             let backlog = backlog.unwrap_or(DEFAULT_BACKLOG);
-            wanted.insert(address.clone(), Wanted { sockets, backlog, deferred });
+            wanted.insert(address.clone(), Wanted { sockets, backlog, deferred, probes });
             strategies.insert(address, strategy);
         }
         let sockets = Sockets::prepare(before, &wanted)?;
@@ -173,18 +173,18 @@ impl Generation {
         log::Settings::from_config(&self.config)
     }
 
-    /// "http://127.0.0.1:8080", one for each address.
-    pub(crate) fn urls(&self) -> Vec<String> {
-        self.strategies.keys().map(|address| format!("http://{address}")).collect()
-    }
-
     /// `http on http://127.0.0.1:80, 2 workers (exclusive)`
     pub(crate) fn summary(&self) -> String {
         let workers = counted(self.workers as usize, "worker");
-        match self.strategies.is_empty() {
-            true => format!("{workers}, listening nowhere"),
-            false => format!("http on {}, {workers} ({})", self.urls().join(", "), self.strategy_names()),
+        match self.places() {
+            None => format!("{workers}, listening nowhere"),
+            Some(places) => format!("{places}, {workers} ({})", self.strategy_names()),
         }
+    }
+
+    /// The services and where they listen; nothing where none does.
+    pub(crate) fn places(&self) -> Option<String> {
+        self.plans.as_ref().map(Plans::describe).filter(|places| !places.is_empty())
     }
 
     /// The accept strategies in use, each once.
@@ -198,7 +198,7 @@ impl Generation {
 
 /// The key under which the sockets of a listener are kept.
 pub(crate) fn address_of(listener: &Listener) -> Address {
-    Address { place: listener.address.clone(), ipv6_only: listener.ipv6_only }
+    Address { place: listener.address.clone(), udp: listener.udp, ipv6_only: listener.ipv6_only }
 }
 
 fn owner_of(identity: &Identity) -> (Uid, Gid) {

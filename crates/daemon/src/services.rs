@@ -21,6 +21,12 @@ pub(crate) enum ServiceError {
     /// HTTP in a worker.
     #[error("http: {}", with_causes(.0))]
     Start(#[from] StartError),
+    /// The tables of streams.
+    #[error("[stream]: {}", with_causes(.0))]
+    StreamPlan(#[from] drover_stream::PlanError),
+    /// Streams in a worker.
+    #[error("stream: {}", with_causes(.0))]
+    StreamStart(#[from] drover_stream::StartError),
 }
 
 /// An error and what caused it, in one line.
@@ -33,6 +39,7 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 #[derive(Clone)]
 pub(crate) struct Plans {
     http: drover_http::Plan,
+    stream: drover_stream::Plan,
 }
 
 impl Plans {
@@ -41,17 +48,37 @@ impl Plans {
     /// # Errors
     /// Where a table does not mean anything; the check of the configuration finds most of that earlier.
     pub(crate) fn new(config: &Config, workers: u32) -> Result<Self, ServiceError> {
-        Ok(Self { http: drover_http::Plan::new(&config.http, workers)? })
+        let http = drover_http::Plan::new(&config.http, workers)?;
+        Ok(Self { http, stream: drover_stream::Plan::new(&config.stream, workers)? })
     }
 
     /// The listeners that are needed.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.http_listeners().chain(self.stream.listeners())
+    }
+
+    fn http_listeners(&self) -> impl Iterator<Item = &Listener> {
         self.http.listeners().iter().map(|listener| &listener.socket)
+    }
+
+    /// `http on http://127.0.0.1:80, tcp on 127.0.0.1:5432`; empty where nothing listens.
+    pub(crate) fn describe(&self) -> String {
+        let http = self.http_listeners().map(|listener| format!("http://{}", listener.address)).collect();
+        let of_stream = |udp| {
+            let listeners = self.stream.listeners().filter(move |listener| listener.udp == udp);
+            listeners.map(|listener| listener.address.to_string()).collect()
+        };
+        let places: [(&str, Vec<String>); 3] =
+            [("http", http), ("tcp", of_stream(false)), ("udp", of_stream(true))];
+        let used = places.iter().filter(|(_, places)| !places.is_empty());
+        let parts: Vec<String> =
+            used.map(|(name, places)| format!("{name} on {}", places.join(", "))).collect();
+        parts.join(", ")
     }
 
     /// The files that workers write to, beside the log.
     pub(crate) fn log_files(&self) -> impl Iterator<Item = &Path> {
-        self.http.log_files()
+        self.http.log_files().chain(self.stream.log_files())
     }
 
     /// What pooled buffers have to hold, in bytes.
@@ -64,28 +91,31 @@ impl Plans {
     /// # Errors
     /// A log that this worker may not write to.
     pub(crate) fn start(&self, core: &Core) -> Result<Services, ServiceError> {
-        Ok(Services { http: self.http.start(core)? })
+        Ok(Services { http: self.http.start(core)?, stream: self.stream.start(core)? })
     }
 }
 
 /// The services of a worker.
 pub(crate) struct Services {
     http: Started,
+    stream: drover_stream::Started,
 }
 
 impl Services {
     /// The service behind a listener, by its number in [`Plans::listeners`].
     pub(crate) fn of(&self, listener: usize) -> Option<Rc<dyn Service>> {
-        self.http.services.get(listener).cloned()
+        self.http.services.iter().chain(&self.stream.services).nth(listener).cloned()
     }
 
     /// Goes on in the files that now have the logs' names.
     pub(crate) fn reopen_logs(&self) {
         self.http.logs.reopen();
+        self.stream.logs.reopen();
     }
 
     /// Writes what is gathered, before the end.
     pub(crate) fn finish(&self) {
         self.http.logs.flush();
+        self.stream.logs.flush();
     }
 }

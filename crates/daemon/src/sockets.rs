@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use drover_config::ListenAddress;
+use drover_service::Probes;
 use drover_sys::listen;
 use nix::sys::socket::{self, Shutdown, setsockopt, sockopt};
 use thiserror::Error;
@@ -37,6 +38,8 @@ pub(crate) use hand_over::HandOverError;
 pub(crate) struct Address {
     /// Address and port, or path.
     pub(crate) place: ListenAddress,
+    /// Whether it is for datagrams.
+    pub(crate) udp: bool,
     /// For IPv6: whether IPv4 is left to another socket. Fixed once bound.
     pub(crate) ipv6_only: bool,
 }
@@ -75,6 +78,8 @@ pub(crate) struct Wanted {
     pub(crate) backlog: u32,
     /// Whether connections are reported only once their first bytes are there.
     pub(crate) deferred: bool,
+    /// How the kernel probes silent clients, if it does.
+    pub(crate) probes: Option<Probes>,
 }
 
 /// An address that cannot be listened on.

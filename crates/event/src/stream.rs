@@ -17,7 +17,8 @@ use std::time::Duration;
 use drover_sys::socket;
 use nix::errno::Errno;
 use nix::sys::sendfile::sendfile64;
-use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, shutdown};
+use nix::sys::socket::sockopt::Linger;
+use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown};
 
 use crate::clock::Millis;
 use crate::close::CloseReason;
@@ -355,6 +356,16 @@ impl Stream {
     /// What `shutdown(2)` reports.
     pub fn shutdown_send(&self) -> io::Result<()> {
         self.with_socket(|socket| Ok(shutdown(socket.as_raw_fd(), Shutdown::Write)?))
+    }
+
+    /// Has the close of the socket be a reset, so that the peer does not take what it has for whole: what is
+    /// not sent yet is dropped.
+    ///
+    /// # Errors
+    /// What `setsockopt(2)` reports for `SO_LINGER`.
+    pub fn close_by_reset(&self) -> io::Result<()> {
+        let at_once = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        self.with_socket(|socket| Ok(setsockopt(socket, Linger, &at_once)?))
     }
 }
 

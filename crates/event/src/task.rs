@@ -289,6 +289,39 @@ impl Core {
     }
 }
 
+/// The running task's own timer, for futures that wait for several things at once.
+pub(crate) struct TaskAlarm<'a> {
+    core: &'a Core,
+    event: EventId,
+    set: bool,
+}
+
+impl TaskAlarm<'_> {
+    /// Has the task resumed after `delay` at the latest.
+    pub(crate) fn set(&mut self, delay: Duration) {
+        let state = &mut *self.core.state();
+        state.events[self.event].flags.clear(Flags::TIMED_OUT);
+        self.core.set_timer(state, self.event, delay);
+        self.core.inner().armed.set(true);
+        self.set = true;
+    }
+}
+
+impl Drop for TaskAlarm<'_> {
+    fn drop(&mut self) {
+        if self.set {
+            self.core.cancel_timer(&mut self.core.state(), self.event);
+        }
+    }
+}
+
+impl Core {
+    /// The running task's own timer, instead of [`Core::sleep`].
+    pub(crate) fn task_alarm(&self) -> TaskAlarm<'_> {
+        TaskAlarm { core: self, event: self.running_event(), set: false }
+    }
+}
+
 struct CancelOnDrop<'a> {
     core: &'a Core,
     event: EventId,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use drover_event::{BackendKind, Carrying, ConnectFailure, PipeEnd, Stream, Target, pipe};
+use drover_event::{BackendKind, Carrying, ConnectFailure, PipeEnd, PipeTerms, Stream, Target, pipe};
 use support::Closure;
 use support::running::Running;
 
@@ -38,7 +38,7 @@ async fn forward(
     told: Sender<Outcome>,
 ) {
     let server = client.core().connect(&Target::Internet(target), None, LIMIT).await.expect("connecting");
-    let piped = pipe(&client, &server, idle, carrying).await;
+    let piped = pipe(&client, &server, PipeTerms { carrying, ..PipeTerms::new(idle) }).await;
     let end = match piped.end {
         PipeEnd::Finished => "finished".to_owned(),
         PipeEnd::TimedOut => "timed out".to_owned(),

@@ -31,11 +31,24 @@ impl From<Accept> for Strategy {
     }
 }
 
+/// When the kernel probes a silent peer (`SO_KEEPALIVE` in socket(7), `TCP_KEEPIDLE` and its like in tcp(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Probes {
+    /// Seconds of silence before the first probe.
+    pub idle: u32,
+    /// Seconds between two probes.
+    pub interval: u32,
+    /// Probes without an answer after which the connection fails.
+    pub count: u32,
+}
+
 /// One listening socket that a service needs, with the options that all who share it agree on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
     /// Where it listens.
     pub address: ListenAddress,
+    /// Whether it is for datagrams rather than connections.
+    pub udp: bool,
     /// Its accept strategy; `None`: as `[events]` says.
     pub accept: Option<Accept>,
     /// Connections the kernel queues for accept; `None`: as many as usual.
@@ -44,6 +57,8 @@ pub struct Listener {
     pub deferred: bool,
     /// Whether IPv4 connections are not taken on an IPv6 address.
     pub ipv6_only: bool,
+    /// How the kernel probes silent clients, if it does.
+    pub probes: Option<Probes>,
     /// Whether clients speak first, so that a receive straight after the accept may find something.
     pub client_first: bool,
     /// Where the config mentions it; where it sets the strategy, if it does.

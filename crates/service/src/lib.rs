@@ -4,6 +4,7 @@
 //! * [`access_log`] and [`Logs`]: lines that are gathered and written without ever making anybody wait;
 //! * [`template`]: texts with variables, such as the formats of access logs; each service has its own
 //!   [`Variable`]s;
+//! * [`mod@check`]: what is checked of all that in a config;
 //! * [`names`]: names of servers, exact and with a star;
 //! * [`text`]: numbers, addresses and hostile bytes written without `fmt`.
 //!
@@ -12,12 +13,13 @@
 
 pub mod accept;
 pub mod access_log;
+pub mod check;
 mod logs;
 pub mod names;
 pub mod template;
 pub mod text;
 
-pub use accept::{Accept, Listener};
+pub use accept::{Accept, Listener, Probes};
 pub use logs::{Logs, OpenLogError};
 pub use names::Names;
 pub use template::{

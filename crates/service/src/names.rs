@@ -57,6 +57,35 @@ impl Names {
     }
 }
 
+/// What is wrong with a name in a config, if anything is: it would match nothing.
+pub fn wrong_name(name: &str) -> Option<&'static str> {
+    let inner = name.strip_prefix("*.").or_else(|| name.strip_suffix(".*")).unwrap_or(name);
+    if inner.is_empty() {
+        return Some("empty");
+    }
+    if name.starts_with('~') {
+        return Some("regular expressions are not supported");
+    }
+    if inner.contains('*') {
+        return Some("`*` stands for the first or the last part, and only once");
+    }
+    if inner.contains("://") || inner.contains('/') {
+        return Some("a name alone, without scheme or path");
+    }
+    if inner.contains(':') && !inner.starts_with('[') {
+        return Some("a name alone, without port");
+    }
+    if inner.split('.').any(str::is_empty) {
+        return Some("a part between dots is empty");
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+    match inner.chars().all(allowed) {
+        true => None,
+        false if !inner.is_ascii() => Some("write names of other scripts in their \"xn--\" form"),
+        false => Some("only letters, digits, `-`, `_` and `.`"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +117,15 @@ mod tests {
         }
         assert_eq!(names.find(&[b'x'; 300]), None);
         assert!(Names::new([]).is_empty() && !names.is_empty());
+    }
+
+    #[test]
+    fn names_have_a_form() {
+        for name in ["example.org", "*.example.org", "www.example.*", "_", "a-b", "[::1]"] {
+            assert_eq!(wrong_name(name), None, "{name}");
+        }
+        for name in ["", "*", "a.*.b", "*a.org", "a b", "a:80", "http://a", "~^a", "a..b", "b\u{fc}cher.de"] {
+            assert!(wrong_name(name).is_some(), "{name}");
+        }
     }
 }

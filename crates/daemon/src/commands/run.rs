@@ -248,9 +248,9 @@ fn alone(
         title: None,
     };
     let line = format!(
-        "drover {}: http on {}, one process without a master; stop with Ctrl-C",
+        "drover {}: {}, one process without a master; stop with Ctrl-C",
         env!("CARGO_PKG_VERSION"),
-        first.urls().join(", ")
+        first.places().unwrap_or_else(|| "listening nowhere".to_owned())
     );
     launcher.ready(first.config.people_read_stderr().then_some(&line));
     // Keeps the files of unix sockets until the end.

@@ -13,8 +13,10 @@ const OTHER_DESCRIPTORS: u64 = 16;
 impl Config {
     /// Adds findings about everything that goes across keys and tables.
     pub(super) fn check(&self, system: &System, findings: &mut Findings) {
-        self.http.check(*self.events.accept, findings);
+        self.http.check(findings);
+        self.stream.check(findings);
         let listeners = self.listeners();
+        drover_service::check::listeners(&listeners, *self.events.accept, findings);
         self.check_slots(&listeners, findings);
         self.check_accept(&listeners, system, findings);
         self.check_backlog(system, findings);
@@ -22,7 +24,7 @@ impl Config {
         self.check_process(system, findings);
         if listeners.is_empty() && !findings.has_errors() {
             findings
-                .warning(None, "nothing listens: there is no [[http.servers]]")
+                .warning(None, "nothing listens: there are neither [[http.servers]] nor [[stream.servers]]")
                 .help("[[http.servers]] listen = [\"127.0.0.1:8080\"], root = \"/srv/www\"");
         }
     }
@@ -69,10 +71,10 @@ impl Config {
 
     fn check_backlog(&self, system: &System, findings: &mut Findings) {
         let Some(most) = system.somaxconn else { return };
-        for listen in self.http.servers.iter().flat_map(|server| server.listen.iter()) {
-            let Some(backlog) = listen.backlog.filter(|backlog| *backlog > most) else { continue };
+        for listener in self.listeners() {
+            let Some(backlog) = listener.backlog.filter(|backlog| *backlog > most) else { continue };
             findings
-                .warning(listen.place(), format!("`backlog` is more than the kernel grants: {backlog}"))
+                .warning(listener.place, format!("`backlog` is more than the kernel grants: {backlog}"))
                 .label(format!("the queue will hold {most}"))
                 .help(format!("sysctl net.core.somaxconn={backlog}"));
         }
@@ -164,7 +166,8 @@ impl Config {
         }
         let logs = self.http.servers.iter().flat_map(|server| &server.locations);
         let logs = logs.filter_map(|location| location.access_log.as_ref()).chain([&self.http.access_log]);
-        for file in logs.map(|log| &log.file).chain([&self.log.file]) {
+        let logs = logs.map(|log| &log.file).chain(self.stream.log_files()).chain([&self.log.file]);
+        for file in logs {
             let LogFile::Path(path) = &**file else { continue };
             if !path.parent().is_some_and(|directory| directory.is_dir()) {
                 findings

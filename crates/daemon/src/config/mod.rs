@@ -16,6 +16,7 @@ use drover_config::{Findings, Kind, Leaf, Located, LogFile, Node, Output, Ranged
 use drover_event::{BackendKind, DebugConnection};
 use drover_http::config::Http;
 use drover_service::{Accept, Listener};
+use drover_stream::config::Stream;
 use ipnet::IpNet;
 
 pub(crate) use system::System;
@@ -38,6 +39,8 @@ drover_config::table! {
         pub events: Events = Events::default(),
         /// The HTTP service.
         pub http: Http = Http::default(),
+        /// The stream service: TCP connections passed on to servers.
+        pub stream: Stream = Stream::default(),
     }
 }
 
@@ -65,7 +68,8 @@ impl Config {
 
     /// The listeners of all services.
     pub(crate) fn listeners(&self) -> Vec<Listener> {
-        self.http.listeners().into_iter().map(|listener| listener.socket).collect()
+        let http = self.http.listeners().into_iter().map(|listener| listener.socket);
+        http.chain(self.stream.listeners()).collect()
     }
 
     /// Whether words for people may go to standard error: it is not a log of JSON lines alone.

@@ -60,6 +60,11 @@ fn full() -> Config {
         [[http.servers.locations.rules]]
         when = { text = "$request_method", equals = "DELETE" }
         return = { status = 403 }
+        [stream.upstreams.db]
+        servers = [{ address = "127.0.0.1:5433" }]
+        [[stream.servers]]
+        listen = [{ address = "127.0.0.1:5432" }]
+        proxy_pass = "db"
     "#;
     checked_on(text, &system()).0
 }
@@ -194,6 +199,28 @@ fn the_effective_config_reads_back_as_itself() {
         values = { "/a b" = "1" }
         patterns = [{ matches = "^x(.*)$", value = "$1" }]
     "#;
+    reads_back_as_itself(text);
+}
+
+#[test]
+fn the_effective_config_of_streams_reads_back_as_itself() {
+    let text = r#"
+        [stream]
+        access_log = "off"
+        [stream.upstreams.db]
+        servers = ["127.0.0.1:5433", { address = "unix:/run/db.sock", backup = true }]
+        [[stream.servers]]
+        listen = ["127.0.0.1:5432"]
+        proxy_pass = "db"
+        [[stream.servers]]
+        listen = [{ address = "[::1]:443", tcp_keepalive = "75s" }]
+        server_names = { "*.example.org" = "127.0.0.1:9", "a.example" = "db" }
+        upload_rate = "100k"
+    "#;
+    reads_back_as_itself(text);
+}
+
+fn reads_back_as_itself(text: &str) {
     let (config, findings) = checked_on(text, &system());
     assert!(!findings.has_errors(), "{findings}");
     let effective = drover_config::effective(&config);

@@ -79,8 +79,8 @@ impl Sockets {
             _ => None,
         };
         // A generation says what it wants before it uses them.
-        let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false };
-        let address = Address { place, ipv6_only: handed.ipv6_only };
+        let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false, probes: None };
+        let address = Address { place, udp: false, ipv6_only: handed.ipv6_only };
         let group = self.groups.entry(address).or_insert_with(|| Group {
             sockets: Vec::new(),
             surplus: Vec::new(),

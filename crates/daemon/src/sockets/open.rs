@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
+use drover_service::Probes;
 use drover_sys::listen;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 use tracing::debug;
@@ -133,13 +134,27 @@ fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {
     if wanted.deferred {
         listen::set_defer_accept(socket.as_fd(), DEFER_SECONDS)?;
     }
+    if wanted.probes.is_some() {
+        set_probes(socket, wanted.probes)?;
+    }
     listen::listen(socket.as_fd(), wanted.backlog)
+}
+
+/// Accepted sockets inherit this, which saves calls for each.
+fn set_probes(socket: &OwnedFd, probes: Option<Probes>) -> io::Result<()> {
+    if let Some(Probes { idle, interval, count }) = probes {
+        setsockopt(socket, sockopt::TcpKeepIdle, &idle)?;
+        setsockopt(socket, sockopt::TcpKeepInterval, &interval)?;
+        setsockopt(socket, sockopt::TcpKeepCount, &count)?;
+    }
+    Ok(setsockopt(socket, sockopt::KeepAlive, &probes.is_some())?)
 }
 
 /// The options that a socket can change while it listens.
 pub(super) fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
     if !unix {
         listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
+        set_probes(socket, wanted.probes)?;
     }
     listen::listen(socket.as_fd(), wanted.backlog)
 }

@@ -15,7 +15,7 @@ fn free_address() -> Address {
 }
 
 fn tcp(place: SocketAddr) -> Address {
-    Address { place: ListenAddress::Tcp(place), ipv6_only: true }
+    Address { place: ListenAddress::Tcp(place), udp: false, ipv6_only: true }
 }
 
 fn place(address: &Address) -> SocketAddr {
@@ -26,7 +26,7 @@ fn place(address: &Address) -> SocketAddr {
 }
 
 fn wanted(address: &Address, sockets: usize) -> BTreeMap<Address, Wanted> {
-    BTreeMap::from([(address.clone(), Wanted { sockets, backlog: 128, deferred: false })])
+    BTreeMap::from([(address.clone(), Wanted { sockets, backlog: 128, deferred: false, probes: None })])
 }
 
 fn start(address: &Address, sockets: usize) -> Sockets {
@@ -220,7 +220,7 @@ fn an_address_takes_over_what_it_includes() {
     assert!(!any6.takes_over(&at("127.0.0.1:80")) && dual("[::]:80").takes_over(&at("127.0.0.1:80")));
     assert!(dual("[::]:80").takes_over(&any6), "one that was for IPv6 alone");
     assert!(!at("127.0.0.1:80").takes_over(&any), "the kernel prefers it at once");
-    let unix = Address { place: ListenAddress::Unix("/x".into()), ipv6_only: true };
+    let unix = Address { place: ListenAddress::Unix("/x".into()), udp: false, ipv6_only: true };
     assert!(!unix.takes_over(&any) && !any.takes_over(&unix));
 }
 
@@ -273,7 +273,7 @@ fn options_change_in_place() {
 #[test]
 fn a_unix_socket_stays_over_reloads_and_its_file_goes_with_the_last_owner() {
     let path = std::env::temp_dir().join(format!("drover-sockets-{}.sock", std::process::id()));
-    let address = Address { place: ListenAddress::Unix(path.clone()), ipv6_only: true };
+    let address = Address { place: ListenAddress::Unix(path.clone()), udp: false, ipv6_only: true };
     let held = start(&address, 1);
     let _early = std::os::unix::net::UnixStream::connect(&path).expect("connect");
     let mut kept = reload(&held, &address, 1);

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use drover_event::{Carrying, ListenerOptions, Notifier, Service, Strategy, Stream, Target, pipe};
+use drover_event::{Carrying, ListenerOptions, Notifier, PipeTerms, Service, Strategy, Stream, Target, pipe};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::table::{Column, Table};
@@ -30,7 +30,7 @@ impl Service for Forward {
         let (target, carrying) = (Target::Internet(self.target), self.carrying);
         Box::pin(async move {
             if let Ok(server) = client.core().connect(&target, None, LIMIT).await {
-                pipe(&client, &server, LIMIT, carrying).await;
+                pipe(&client, &server, PipeTerms { carrying, ..PipeTerms::new(LIMIT) }).await;
             }
         })
     }

@@ -96,6 +96,8 @@ impl Http {
                     backlog: same.iter().find_map(|(_, listen)| listen.backlog),
                     deferred: same.iter().find_map(|(_, listen)| listen.deferred).unwrap_or(false),
                     ipv6_only: same.iter().find_map(|(_, listen)| listen.ipv6_only).unwrap_or(true),
+                    udp: false,
+                    probes: None,
                     client_first: true,
                     place: with_strategy.map_or(first.place(), |(_, listen)| listen.place()),
                     address: first.address.clone(),

@@ -8,7 +8,7 @@ use super::*;
 fn check(text: &str) -> (Http, Findings) {
     let (http, mut findings) = drover_config::parse::<Http>("http.toml", text);
     let http = http.expect("no key of [http] is required");
-    http.check(Accept::Exclusive, &mut findings);
+    http.check(&mut findings);
     (http, findings)
 }
 
@@ -72,20 +72,8 @@ fn options_of_one_address_do_not_contradict() {
 }
 
 #[test]
-fn overlapping_addresses_cannot_both_be_bound() {
+fn a_server_has_each_address_once() {
     let listen = |list: &str| messages(&format!("[[servers]]\nroot = \"/\"\nlisten = [{list}]"));
-    assert_eq!(listen(r#""0.0.0.0:80", "127.0.0.1:80""#), ["0.0.0.0:80 and 127.0.0.1:80 overlap"]);
-    assert_eq!(
-        listen(r#""127.0.0.1:80", { address = "[::]:80", ipv6_only = false }"#),
-        ["127.0.0.1:80 and [::]:80 overlap"]
-    );
-    assert!(listen(r#""0.0.0.0:80", "[::]:80", "127.0.0.1:81""#).is_empty());
-    assert!(
-        listen(
-            r#"{ address = "0.0.0.0:80", accept = "reuseport" }, { address = "127.0.0.1:80", accept = "reuseport" }"#
-        )
-        .is_empty()
-    );
     assert_eq!(listen(r#""127.0.0.1:80", "127.0.0.1:80""#), ["127.0.0.1:80 is listed twice in one server"]);
     assert_eq!(listen(""), ["`listen` is empty"]);
 }

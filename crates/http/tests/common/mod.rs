@@ -255,7 +255,7 @@ pub fn configured(text: &str) -> Server {
         let text = format!("[[servers]]\nlisten = [\"127.0.0.1:1\"]\n{text}");
         let (read, mut findings) = drover_config::parse::<Http>("http.toml", &text);
         if let Some(read) = &read {
-            read.check(drover_service::Accept::Exclusive, &mut findings);
+            read.check(&mut findings);
         }
         assert_eq!(findings.errors(), 0, "{findings}");
         *http = read.expect("a config");

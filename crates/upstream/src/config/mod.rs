@@ -71,6 +71,7 @@ drover_config::table! {
         #[range = Duration::from_millis(100)..=LONGEST]
         pub resolve: Duration = Duration::from_secs(30),
         /// Checks of the servers beside what requests show.
+        #[example = "{ interval = \"5s\" }"]
         pub health_check: Option<Located<HealthCheck>> = None,
     }
 }

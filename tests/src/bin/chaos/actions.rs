@@ -31,6 +31,8 @@ const ACTIONS: &[Action] = &[
     Action { name: "let descriptors run out", weight: 4, act: run_out_of_descriptors },
     Action { name: "fill the log disk", weight: 4, act: fill_log_disk },
     Action { name: "rotate the logs", weight: 6, act: rotate_logs },
+    Action { name: "upgrade the executable", weight: 3, act: upgrade },
+    Action { name: "upgrade, and take it back", weight: 3, act: upgrade_and_back },
 ];
 
 const CLOCK_STEP: Action = Action { name: "step the clock", weight: 3, act: step };
@@ -94,13 +96,16 @@ fn reload_broken(run: &mut Run) -> Result<(), String> {
 }
 
 fn many_hups(run: &mut Run) -> Result<(), String> {
-    (0..30).for_each(|_| run.drover.signal(Signal::SIGHUP));
+    let master = run.master();
+    for _ in 0..30 {
+        process::send(master, Signal::SIGHUP);
+    }
     Ok(())
 }
 
 /// A worker of any generation.
 fn any_worker(run: &mut Run) -> Option<Pid> {
-    let workers = run.drover.workers();
+    let workers = run.workers();
     (!workers.is_empty()).then(|| *run.random.pick(&workers))
 }
 
@@ -161,6 +166,34 @@ fn rotate_logs(run: &mut Run) -> Result<(), String> {
         std::fs::rename(from, to).map_err(|error| format!("cannot move {name}: {error}"))?;
     }
     run.command("reopen")
+}
+
+/// Another executable (the same one) takes over, and the old master leaves.
+fn upgrade(run: &mut Run) -> Result<(), String> {
+    let old = run.master();
+    run.command("upgrade")?;
+    if run.master() == old { Err("the old master has the names".to_owned()) } else { Ok(()) }
+}
+
+/// Both masters serve for a while; then the new one is asked to leave.
+fn upgrade_and_back(run: &mut Run) -> Result<(), String> {
+    let old = run.master();
+    run.command_with("upgrade", &["--keep-old"])?;
+    let new = run.master();
+    if new == old {
+        return Err("the old master has the names".to_owned());
+    }
+    thread::sleep(run.random.millis(0, 500));
+    process::send(new, Signal::SIGQUIT);
+    let begun = Instant::now();
+    while process::alive(new) {
+        if begun.elapsed() > Duration::from_secs(45) {
+            return Err(format!("the new master (process {new}) does not leave"));
+        }
+        run.undo(false);
+        thread::sleep(Duration::from_millis(5));
+    }
+    if run.master() == old { Ok(()) } else { Err("the old master has not got its names back".to_owned()) }
 }
 
 fn step(run: &mut Run) -> Result<(), String> {

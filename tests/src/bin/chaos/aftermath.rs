@@ -7,6 +7,8 @@ use drover_tests::status::Status;
 use drover_tests::variants::Variants;
 use drover_tests::{Drover, process};
 
+use nix::unistd::Pid;
+
 use crate::run::{Figures, Run};
 
 /// How much the master's memory may have grown, in KiB: what many generations at once need stays with the
@@ -22,6 +24,7 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
     if let Err(reason) = settle(&mut run) {
         run.complain(&reason);
     }
+    let master = run.master();
     let Run { ledger, clients, complaints, before, begun, mut drover, log_disk, variants, .. } = run;
     let mut wrong = complaints;
     let crashed = clients.stop();
@@ -31,7 +34,7 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
     print!("{ledger}");
     println!("{} requests answered in {:.0?}", ledger.total(), begun.elapsed());
     wrong.extend(ledger.losses());
-    wrong.extend(as_before(&drover, &before).err());
+    wrong.extend(as_before(&drover, master, &before).err());
     wrong.extend(exits(&drover).err());
     for word in ["panicked", "did not end in time"] {
         let log = variants.directory.read("logs/drover.log") + &drover.log();
@@ -41,7 +44,7 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
     if !wrong.is_empty() {
         tell_log(&variants, &drover);
     }
-    wrong.extend(stop(&mut drover).err());
+    wrong.extend(stop(&mut drover, master).err());
     for path in [
         variants.unix_path(),
         variants.directory.join("drover.pid"),
@@ -75,10 +78,10 @@ fn settle(run: &mut Run) -> Result<(), String> {
 }
 
 /// Once the clients have gone, everything is as it was before they came.
-fn as_before(drover: &Drover, before: &Figures) -> Result<(), String> {
+fn as_before(drover: &Drover, master: Pid, before: &Figures) -> Result<(), String> {
     let mut now = Err("not looked yet".to_owned());
     let settled = soon("slots and descriptors are as before", Duration::from_secs(20), || {
-        now = Figures::of(drover);
+        now = Figures::of(drover, master);
         now.as_ref()
             .is_ok_and(|now| now.free_slots == before.free_slots && now.descriptors == before.descriptors)
     });
@@ -107,12 +110,11 @@ fn exits(drover: &Drover) -> Result<(), String> {
     }
 }
 
-fn stop(drover: &mut Drover) -> Result<(), String> {
+fn stop(drover: &mut Drover, master: Pid) -> Result<(), String> {
     let output = drover_tests::binary::run(["stop".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
     if !output.status.success() {
         return Err(format!("drover stop: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    let master = drover.master();
     soon("the master ends", Duration::from_secs(40), || !process::alive(master))?;
     let status = drover.wait(Duration::from_secs(5));
     let left = drover.processes();

@@ -122,7 +122,7 @@ impl Visitor {
             client.try_send(request("GET", "/large", "Connection: close\r\n"))?;
             let (mut received, mut buffer) = (0, vec![0; 256 << 10]);
             loop {
-                match client.stream().read(&mut buffer)? {
+                match client.read(&mut buffer)? {
                     0 if received > LARGE => return Ok(()),
                     0 => return Err(Failure::Cut),
                     count if received == 0 && !buffer[..count].starts_with(b"HTTP/1.1 200 ") => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use drover_tests::status::Status;
 use drover_tests::variants::Variants;
-use drover_tests::{Client, Config, Drover, Random, binary, descriptors, process};
+use drover_tests::{Client, Config, Drover, Random, binary, descriptors, masters, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -69,7 +69,7 @@ impl Run {
         let somebody = std::net::TcpListener::bind(variants.taken.address()).expect("the port is ours");
         let drover = Drover::start(&variants.directory, &variants.base());
         let ledger = Arc::new(Ledger::default());
-        let before = Figures::of(&drover).expect("it runs");
+        let before = Figures::of(&drover, drover.master()).expect("it runs");
         let clients = Clients::start(&variants, &ledger, options.seed);
         Run {
             random: Random::new(options.seed),
@@ -85,6 +85,17 @@ impl Run {
             variants,
             _somebody: somebody,
         }
+    }
+
+    /// The master that has the names now.
+    pub(crate) fn master(&self) -> Pid {
+        masters::try_named(&self.variants.directory, "drover.pid").unwrap_or_else(|| self.drover.master())
+    }
+
+    /// The living workers of all masters.
+    pub(crate) fn workers(&self) -> Vec<Pid> {
+        let processes = self.drover.processes().into_iter();
+        processes.filter(|pid| process::title(*pid).contains(": worker ")).collect()
     }
 
     /// Prints what happens, where that is wanted.
@@ -142,9 +153,14 @@ impl Run {
 
     /// Runs a subcommand to its end, and undoes meanwhile what it may be waiting for; fails with what it says.
     pub(crate) fn command(&mut self, name: &str) -> Result<(), String> {
+        self.command_with(name, &[])
+    }
+
+    /// The same with options.
+    pub(crate) fn command_with(&mut self, name: &str, options: &[&str]) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("drover {name}: {error}");
         let mut command = Command::new(binary::drover());
-        command.arg(name).arg("-c").arg(self.drover.config());
+        command.arg(name).args(options).arg("-c").arg(self.drover.config());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
         while child.try_wait().map_err(failed)?.is_none() {
             self.undo(false);
@@ -159,7 +175,7 @@ impl Run {
 }
 
 impl Figures {
-    pub(crate) fn of(drover: &Drover) -> Result<Figures, String> {
+    pub(crate) fn of(drover: &Drover, master: Pid) -> Result<Figures, String> {
         let status = Status::read(drover.config())?;
         let mut shared_memory: Vec<String> = std::fs::read_dir("/dev/shm")
             .map(|entries| entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
@@ -167,8 +183,8 @@ impl Figures {
         // Those of other programs come and go.
         shared_memory.retain(|name| name.contains("drover"));
         Ok(Figures {
-            descriptors: descriptors::kinds(drover.master()),
-            memory_kib: process::anonymous_memory(drover.master()).ok_or("the master is gone")?,
+            descriptors: descriptors::kinds(master),
+            memory_kib: process::anonymous_memory(master).ok_or("the master is gone")?,
             free_slots: status.workers.iter().map(|worker| worker.free_slots).collect(),
             shared_memory,
         })

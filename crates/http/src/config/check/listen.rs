@@ -1,11 +1,10 @@
 //! Addresses: contradictions between those that several servers share, and options without effect.
 
 use drover_config::{Findings, ListenAddress, Located};
-use drover_service::Accept;
 
 use crate::config::{Http, Listen, Server};
 
-pub(super) fn check(http: &Http, accept: Accept, findings: &mut Findings) {
+pub(super) fn check(http: &Http, findings: &mut Findings) {
     let mut firsts: Vec<(usize, &Located<Listen>)> = Vec::new();
     for (number, server) in http.servers.iter().enumerate() {
         if server.listen.is_empty() {
@@ -24,7 +23,6 @@ pub(super) fn check(http: &Http, accept: Accept, findings: &mut Findings) {
             firsts.push((number, listen));
         }
     }
-    check_overlaps(&firsts, accept, findings);
 }
 
 fn check_repeated(server: &Server, findings: &mut Findings) {
@@ -85,34 +83,4 @@ fn check_effect(listen: &Located<Listen>, findings: &mut Findings) {
     if listen.deferred == Some(true) && matches!(listen.address, ListenAddress::Unix(_)) {
         findings.warning(listen.place(), "`deferred` has no effect here").label("this is a unix socket");
     }
-}
-
-/// The kernel does not bind an address while another socket takes all connections to its port, unless both
-/// have SO_REUSEPORT.
-fn check_overlaps(listens: &[(usize, &Located<Listen>)], accept: Accept, findings: &mut Findings) {
-    let reuseport = |listen: &Listen| listen.accept.unwrap_or(accept) == Accept::Reuseport;
-    for (at, (_, second)) in listens.iter().enumerate() {
-        for (_, first) in &listens[..at] {
-            if !overlap(first, second) && !overlap(second, first) || reuseport(first) && reuseport(second) {
-                continue;
-            }
-            findings
-                .error(second.place(), format!("{} and {} overlap", first.address, second.address))
-                .label("only one of the two can be bound")
-                .related(first.place(), "the other")
-                .help("listen on the wildcard address alone, or on each address of its own");
-        }
-    }
-}
-
-/// Whether the first takes what the second would.
-fn overlap(wildcard: &Listen, listen: &Listen) -> bool {
-    let (ListenAddress::Tcp(all), ListenAddress::Tcp(one)) = (&wildcard.address, &listen.address) else {
-        return false;
-    };
-    let both_families = all.is_ipv6() && wildcard.ipv6_only == Some(false);
-    all != one
-        && all.port() == one.port()
-        && all.ip().is_unspecified()
-        && (all.is_ipv4() == one.is_ipv4() || both_families)
 }

@@ -10,16 +10,15 @@ mod rules;
 mod texts;
 
 use drover_config::Findings;
-use drover_service::Accept;
 
 use super::Http;
 use crate::own::KnownNames;
 
 impl Http {
-    /// Adds findings about everything that goes across keys. `accept` is the accept strategy of `[events]`.
-    pub fn check(&self, accept: Accept, findings: &mut Findings) {
+    /// Adds findings about everything that goes across keys.
+    pub fn check(&self, findings: &mut Findings) {
         let known = KnownNames::of(self);
-        listen::check(self, accept, findings);
+        listen::check(self, findings);
         names::check(self, findings);
         location::check(self, findings);
         texts::check(self, &known, findings);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use drover_config::{Findings, ListenAddress, Place};
+use drover_service::names;
 
 use crate::config::{Http, Server, expression_of_name};
 
@@ -68,30 +69,5 @@ fn wrong_name(name: &str) -> Option<String> {
     if let Some(expression) = expression_of_name(name) {
         return expression.err();
     }
-    wrong_plain_name(name).map(str::to_owned)
-}
-
-fn wrong_plain_name(name: &str) -> Option<&'static str> {
-    let inner = name.strip_prefix("*.").or_else(|| name.strip_suffix(".*")).unwrap_or(name);
-    if inner.is_empty() {
-        return Some("empty");
-    }
-    if inner.contains('*') {
-        return Some("`*` stands for the first or the last part, and only once");
-    }
-    if inner.contains("://") || inner.contains('/') {
-        return Some("a name alone, without scheme or path");
-    }
-    if inner.contains(':') && !inner.starts_with('[') {
-        return Some("a name alone, without port");
-    }
-    if inner.split('.').any(str::is_empty) {
-        return Some("a part between dots is empty");
-    }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
-    match inner.chars().all(allowed) {
-        true => None,
-        false if !inner.is_ascii() => Some("write names of other scripts in their \"xn--\" form"),
-        false => Some("only letters, digits, `-`, `_` and `.`"),
-    }
+    names::wrong_name(name).map(str::to_owned)
 }

@@ -1,0 +1,90 @@
+//! The checks across the keys of `[stream]`: what is found, and what is not.
+
+use drover_config::Findings;
+
+use super::*;
+
+fn check(text: &str) -> (Stream, Findings) {
+    let (stream, mut findings) = drover_config::parse::<Stream>("stream.toml", text);
+    let stream = stream.expect("no key of [stream] is required");
+    stream.check(&mut findings);
+    (stream, findings)
+}
+
+fn messages(text: &str) -> Vec<String> {
+    check(text).1.iter().map(|finding| finding.message().to_owned()).collect()
+}
+
+/// A server with an address, and these lines.
+fn with_server(lines: &str) -> String {
+    format!("[[servers]]\nlisten = [\"127.0.0.1:5432\"]\n{lines}")
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn targets_are_upstreams_or_addresses() {
+    for target in ["127.0.0.1:1", "[::1]:1", "db.internal:5432", "unix:/run/db.sock"] {
+        assert_eq!(messages(&with_server(&format!("proxy_pass = \"{target}\""))), NONE, "{target}");
+    }
+    assert_eq!(messages(&with_server("proxy_pass = \"127.0.0.1:0\"")), ["`proxy_pass` is not an address"]);
+    let undefined = with_server("proxy_pass = \"bd\"\n[upstreams.db]\nservers = [\"127.0.0.1:1\"]");
+    let (_, findings) = check(&undefined);
+    assert!(findings.to_string().contains("did you mean \"db\"?"), "{findings}");
+    let defined = with_server("proxy_pass = \"db\"\n[upstreams.db]\nservers = [\"127.0.0.1:1\"]");
+    assert_eq!(messages(&defined), NONE);
+    assert_eq!(messages(&with_server("")), ["the server passes on to nowhere"]);
+    assert_eq!(
+        messages("[upstreams.\"a:1\"]\nservers = [\"127.0.0.1:1\"]"),
+        ["nothing can name the upstream \"a:1\""]
+    );
+}
+
+#[test]
+fn names_lead_somewhere_and_can_be_asked_for() {
+    let names = |text: &str| messages(&with_server(&format!("server_names = {{ {text} }}")));
+    assert_eq!(names("\"a.example\" = \"127.0.0.1:1\", \"*.example\" = \"127.0.0.1:2\""), NONE);
+    assert_eq!(names("\"a.example\" = \"db\""), ["the upstream \"db\" is not defined"]);
+    assert_eq!(names("\"a..example\" = \"127.0.0.1:1\""), ["no client can ask for the name \"a..example\""]);
+}
+
+#[test]
+fn log_formats_are_defined_and_their_variables_known() {
+    assert_eq!(
+        messages("access_log = { file = \"/x\", format = \"odd\" }"),
+        ["the log format `odd` is not defined"]
+    );
+    assert_eq!(messages("log_formats.basic = \"\""), ["the log format `basic` is built in"]);
+    assert_eq!(messages("log_formats.odd = \"$close_raeson\""), ["the text has a variable that is wrong"]);
+    for (_, text) in BUILT_IN_LOG_FORMATS {
+        assert_eq!(crate::variables::check_variables(text), Ok(()));
+    }
+}
+
+#[test]
+fn keys_of_upstreams_are_known_when_a_server_is_chosen() {
+    let upstream = |hash: &str| {
+        messages(&format!(
+            "[upstreams.db]\nservers = [\"127.0.0.1:1\"]\nbalance = \"hash\"\nhash = \"{hash}\""
+        ))
+    };
+    assert_eq!(upstream("$remote_addr $tls_server_name"), NONE);
+    assert_eq!(upstream("$remote_adr"), ["the text has a variable that is wrong"]);
+    assert_eq!(upstream("$bytes_sent"), ["`hash` has a variable that is not known yet"]);
+}
+
+#[test]
+fn probes_are_a_time_or_a_table() {
+    let listen = |text: &str| {
+        let text = format!(
+            "[[servers]]\nproxy_pass = \"127.0.0.1:1\"\nlisten = [{{ address = \"127.0.0.1:1\", tcp_keepalive = {text} }}]"
+        );
+        let (stream, findings) = check(&text);
+        assert!(findings.is_empty(), "{findings}");
+        stream.listeners()[0].probes.expect("probes")
+    };
+    let probes = listen("\"75s\"");
+    assert_eq!((probes.idle, probes.interval, probes.count), (75, 10, 6));
+    let probes = listen("{ idle = \"2m\", interval = \"5s\", count = 3 }");
+    assert_eq!((probes.idle, probes.interval, probes.count), (120, 5, 3));
+}
