@@ -52,7 +52,7 @@ fn what_the_client_does_is_the_reason() {
     ends(&drover, "client_closed", || drop(connect()));
     ends(&drover, "client_closed", || drop(connect().get("/stays")));
     access_log_says(&directory, "/stays 200 -");
-    ends(&drover, "client_aborted", || connect().send("GET /cut HTTP/1.1\r\nHos"));
+    ends(&drover, "client_gone", || connect().send("GET /cut HTTP/1.1\r\nHos"));
     ends(&drover, "client_asked", || {
         let mut client = connect();
         client.send(request("GET", "/asked", "Connection: close\r\n"));
@@ -131,7 +131,7 @@ fn what_the_worker_needs_is_the_reason() {
 }
 
 #[test]
-fn what_a_drain_cuts_short_was_stopped() {
+fn what_a_drain_cuts_short_was_shut_down() {
     let (directory, port) = (Directory::new(), Port::new());
     let config = config(&directory, &port)
         .process("shutdown_timeout = \"200ms\"")
@@ -140,5 +140,5 @@ fn what_a_drain_cuts_short_was_stopped() {
     let mut client = Client::to(port.address());
     client.ask("/slow");
     eventually("it is under way", || (drover.status().workers[0].connections == 1).then_some(()));
-    ends(&drover, "stopped", || drover.reload_begun());
+    ends(&drover, "shutdown", || drover.reload_begun());
 }

@@ -239,7 +239,7 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
         for socket in surplus {
             core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
         }
-        if let Some(number) = start.block.listener(&options.address) {
+        if let Some(number) = start.block.listener(&address.name()) {
             core.count_accepts(&options.address, number);
         }
     }

@@ -1,22 +1,25 @@
 //! Why connections end: one reason each, from one list, for counters and logs alike.
 //!
 //! A protocol says what it knows by [`Stream::close_because`](crate::Stream::close_because); the engine notes
-//! what it sees itself (the peer's end of stream, a reset, a time-out, a request to close). What is noted first
-//! is the reason, because what follows (a reset while lingering, say) follows from it. The reason is counted when
-//! the slot is returned, and logged at debug level.
+//! what it sees itself (the peer's end of stream, a reset, a time-out, a request to close). What comes later is
+//! nearer to the end and counts, with two exceptions: once the connection is closing, what the peer does about it
+//! says nothing; and that the peer closes is no reason beside any other. The reason is counted when the slot is
+//! returned, and logged at debug level.
 
 use crate::connection::{Asked, Phase};
 use crate::event::Direction;
 
 drover_sys::named_words! {
-    /// Why a connection that was accepted has ended.
+    /// Why a connection that was accepted, or a session, has ended.
     CloseReason {
-        /// Its service had done all there was to do.
+        /// All was done that there was to do.
         Finished = "finished",
         /// The client closed it while nothing was under way.
         ClientClosed = "client_closed",
-        /// The client closed or reset it within a request or while it was being answered.
-        ClientAborted = "client_aborted",
+        /// The client closed it within a request, or before it was passed on.
+        ClientGone = "client_gone",
+        /// The client reset it, or the network to the client failed.
+        ClientFailed = "client_failed",
         /// The client asked for it: `Connection: close`, or HTTP/1.0 without keep-alive.
         ClientAsked = "client_asked",
         /// The request was invalid or too large: the log has the rule.
@@ -33,39 +36,50 @@ drover_sys::named_words! {
         BodyTimeout = "body_timeout",
         /// The client did not take the answer in time.
         SendTimeout = "send_timeout",
-        /// Nothing went through a tunnel in either direction for too long.
+        /// The client did not tell within `preread_timeout` where it wants to be passed on to.
+        PrereadTimeout = "preread_timeout",
+        /// Nothing passed for `idle_timeout`, or for `half_closed_timeout` once one side had ended.
         IdleTimeout = "idle_timeout",
-        /// The upstream could not be reached, or failed.
-        UpstreamFailed = "upstream_failed",
-        /// The upstream closed it.
-        UpstreamClosed = "upstream_closed",
+        /// The client's first TLS message breaks the standard.
+        BadClientHello = "bad_client_hello",
+        /// The client asked for a name that nothing stands for.
+        UnknownName = "unknown_name",
         /// A limit or a rule on who may connect.
         Refused = "refused",
+        /// The last server tried refused the connection, or the way to it was barred.
+        ConnectRefused = "connect_refused",
+        /// The last server tried did not answer within `connect_timeout`.
+        ConnectTimeout = "connect_timeout",
+        /// No server is up, or none has an address.
+        NoServer = "no_server",
+        /// All servers have as many connections as they may.
+        ServersFull = "servers_full",
+        /// The server reset the connection to it, or the network to it failed.
+        ServerFailed = "server_failed",
+        /// The worker had no slot or descriptor for it, or for the connection to a server.
+        NoSlot = "no_slot",
         /// Idle, and its slot or descriptor was needed.
         Reclaimed = "reclaimed",
-        /// No slot was free for it.
-        NoSlot = "no_slot",
-        /// The worker finishes: a reload or a graceful stop.
+        /// Idle, and the worker finishes: a reload or a graceful stop.
         Drained = "drained",
-        /// The worker ended before the connection did.
-        Stopped = "stopped",
+        /// The worker ended before it did: `shutdown_timeout` had passed, or it was told to stop at once.
+        Shutdown = "shutdown",
         /// A fault of drover's own, or of the system: the log has more.
-        Failed = "failed",
+        InternalError = "internal_error",
     }
 }
 
 impl CloseReason {
-    /// What it means that the peer's stream ended, or that it was reset.
-    pub(crate) fn of_end(phase: Phase, reset: bool) -> Self {
-        let under_way = matches!(
-            phase,
+    /// What it means that the peer's stream ended.
+    pub(crate) fn of_end(phase: Phase) -> Self {
+        match phase {
             Phase::ReadingHead
-                | Phase::ReadingBody
-                | Phase::Working
-                | Phase::WaitingUpstream
-                | Phase::Sending
-        );
-        if reset || under_way { Self::ClientAborted } else { Self::ClientClosed }
+            | Phase::ReadingBody
+            | Phase::Working
+            | Phase::WaitingUpstream
+            | Phase::Sending => Self::ClientGone,
+            Phase::Accepted | Phase::Idle | Phase::Tunnel | Phase::Closing => Self::ClientClosed,
+        }
     }
 
     /// What it means that a time-out passed; `None` where it says nothing about the client.
@@ -98,10 +112,16 @@ impl Noted {
     /// Nothing yet.
     pub(crate) const NOTHING: Self = Self(u8::MAX);
 
-    /// Takes note of a reason, unless there is one.
-    pub(crate) fn note(&mut self, reason: CloseReason) {
-        if *self == Self::NOTHING {
-            *self = Self(reason as u8);
+    /// The protocol says so.
+    pub(crate) fn say(&mut self, reason: CloseReason) {
+        *self = Self(reason as u8);
+    }
+
+    /// The engine sees so, in this phase of the connection.
+    pub(crate) fn see(&mut self, reason: CloseReason, phase: Phase) {
+        let says_nothing = phase == Phase::Closing || reason == CloseReason::ClientClosed;
+        if *self == Self::NOTHING || !says_nothing {
+            self.say(reason);
         }
     }
 
@@ -116,16 +136,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_first_counts() {
-        let mut noted = Noted::NOTHING;
-        assert_eq!(noted.reason(), None);
-        noted.note(CloseReason::InvalidRequest);
-        noted.note(CloseReason::ClientClosed);
-        assert_eq!(noted.reason(), Some(CloseReason::InvalidRequest));
+    fn every_reason_fits_and_is_told() {
+        assert_eq!(Noted::NOTHING.reason(), None);
         for &reason in CloseReason::ALL {
             let mut noted = Noted::NOTHING;
-            noted.note(reason);
+            noted.say(reason);
             assert_eq!(noted.reason(), Some(reason));
+            assert!(reason.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
         }
+    }
+
+    #[test]
+    fn what_comes_later_counts_unless_it_only_follows() {
+        let ended = |steps: &[(CloseReason, Option<Phase>)]| {
+            let mut noted = Noted::NOTHING;
+            for (reason, seen_in) in steps {
+                match seen_in {
+                    Some(phase) => noted.see(*reason, *phase),
+                    None => noted.say(*reason),
+                }
+            }
+            noted.reason().expect("a reason")
+        };
+        use CloseReason::{ClientAsked, ClientClosed, ClientFailed, Finished, InvalidRequest, SendTimeout};
+        let refused = [(InvalidRequest, None), (ClientFailed, Some(Phase::Closing))];
+        assert_eq!(ended(&refused), InvalidRequest);
+        let cut_short = [(ClientAsked, None), (SendTimeout, Some(Phase::Sending))];
+        assert_eq!(ended(&cut_short), SendTimeout);
+        let both_ended = [(ClientClosed, Some(Phase::Tunnel)), (Finished, None)];
+        assert_eq!(ended(&both_ended), Finished);
+        assert_eq!(ended(&[(ClientAsked, None), (ClientClosed, Some(Phase::Idle))]), ClientAsked);
+        assert_eq!(ended(&[(ClientClosed, Some(Phase::Closing))]), ClientClosed);
     }
 }

@@ -203,7 +203,7 @@ impl Connection {
     #[cold]
     pub(crate) fn note_timeout(&mut self, direction: Direction) {
         if let Some(reason) = CloseReason::of_timeout(self.phase, direction) {
-            self.end.note(reason);
+            self.end.see(reason, self.phase);
         }
     }
 
@@ -217,10 +217,12 @@ impl Connection {
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut
             )
         };
-        self.end.note(match fault {
-            Some(fault) if !gone(fault) => CloseReason::Failed,
-            fault => CloseReason::of_end(self.phase, fault.is_some()),
-        });
+        let reason = match fault {
+            None => CloseReason::of_end(self.phase),
+            Some(fault) if gone(fault) => CloseReason::ClientFailed,
+            Some(_) => CloseReason::InternalError,
+        };
+        self.end.see(reason, self.phase);
     }
 }
 

@@ -223,13 +223,13 @@ impl Core {
         Ok(())
     }
 
-    /// Has the accepts of the listeners at `address` counted by themselves too, under a number that all workers
-    /// have for it; see [`Stats::accepts_word`](crate::Stats::accepts_word).
+    /// Has the accepts of the listeners added at `address` by now counted by themselves too, under a number that
+    /// all workers have for them; for datagrams, the sessions. See [`Stats::accepts_word`](crate::Stats::accepts_word).
     pub fn count_accepts(&self, address: &str, number: u32) {
         let state = &mut *self.state();
         let there = state.listeners.iter_mut().flatten();
         there
-            .filter(|listener| listener.options.address == address)
+            .filter(|listener| listener.options.address == address && listener.number == NONE)
             .for_each(|listener| listener.number = number);
     }
 

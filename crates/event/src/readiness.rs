@@ -62,8 +62,10 @@ impl Core {
         if connection.listener == NONE {
             return;
         }
-        let unsaid = if state.ending { CloseReason::Stopped } else { CloseReason::Finished };
-        let reason = connection.end.reason().unwrap_or(unsaid);
+        let reason = match connection.end.reason() {
+            _ if state.ending => CloseReason::Shutdown,
+            reason => reason.unwrap_or(CloseReason::Finished),
+        };
         self.stats().count_close(reason);
         debug!(connection = connection.number, reason = reason.name(), "closed");
     }

@@ -118,9 +118,10 @@ impl Stream {
         connection.phase = phase;
     }
 
-    /// Says why the connection will end, where the protocol knows; what was said or seen first counts.
+    /// Says why the connection will end, where the protocol knows: before it waits for anything more, so that what
+    /// happens then may still turn out to be the reason.
     pub fn close_because(&self, reason: CloseReason) {
-        self.core.state().slots[self.slot].end.note(reason);
+        self.core.state().slots[self.slot].end.say(reason);
     }
 
     /// Why the connection will end, as far as that is known.

@@ -220,7 +220,7 @@ impl Core {
         self.stats().add(Counter::TaskPanics, 1);
         let state = &mut *self.state();
         if slot != NONE && state.slots[slot].number == connection {
-            state.slots[slot].end.note(CloseReason::Failed);
+            state.slots[slot].end.say(CloseReason::InternalError);
         }
     }
 

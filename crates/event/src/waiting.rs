@@ -38,7 +38,7 @@ impl Future for Readiness<'_> {
             let connection = &mut state.slots[slot];
             let drain = (state.draining && terms == Idle::Further).then_some(Asked::Drain);
             if let Some(asked) = connection.asked.take().or(drain) {
-                connection.end.note(CloseReason::of_asked(asked));
+                connection.end.see(CloseReason::of_asked(asked), connection.phase);
                 return Poll::Ready(Err(StreamError::Asked(asked)));
             }
         }

@@ -119,7 +119,7 @@ fn listener() -> Value {
         "A listener",
         [
             ("address", string("Where it listens")),
-            ("transport", string("tcp or unix")),
+            ("transport", string("tcp, udp or unix")),
             ("strategy", string("Its accept strategy")),
             ("serves", boolean("Whether the generation that serves has it")),
             ("sockets", count("How many sockets it has: one, or with reuseport one for each worker")),

@@ -24,17 +24,20 @@ use super::{Block, Scoreboard};
 pub(crate) enum Transport {
     /// TCP.
     Tcp,
+    /// UDP.
+    Udp,
     /// A unix socket.
     Unix,
 }
 
 impl Transport {
-    const ALL: [Transport; 2] = [Transport::Tcp, Transport::Unix];
+    const ALL: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::Unix];
 
     /// The word for it in `drover status --json`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
+            Self::Udp => "udp",
             Self::Unix => "unix",
         }
     }
@@ -257,6 +260,8 @@ impl Snapshot {
             let family = match listener.transport {
                 Transport::Tcp if listener.address.starts_with('[') => Family::Tcp6,
                 Transport::Tcp => Family::Tcp4,
+                Transport::Udp if listener.address.starts_with('[') => Family::Udp6,
+                Transport::Udp => Family::Udp4,
                 Transport::Unix => Family::Unix,
             };
             let queues = asked.entry(family).or_insert_with(|| sock_diag::listening(family));

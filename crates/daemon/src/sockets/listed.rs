@@ -14,8 +14,9 @@ impl Sockets {
     /// The listeners as the scoreboard shows them.
     pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
         let listed = |(address, group): (&Address, &Group)| Listed {
-            address: address.to_string(),
+            address: address.name(),
             transport: match address.place {
+                ListenAddress::Tcp(_) if address.udp => Transport::Udp,
                 ListenAddress::Tcp(_) => Transport::Tcp,
                 ListenAddress::Unix(_) => Transport::Unix,
             },
@@ -41,6 +42,13 @@ impl Sockets {
     /// The sockets that [`Sockets::release`] closes.
     pub(crate) fn surplus(&self) -> impl Iterator<Item = &OwnedFd> {
         self.groups.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
+    }
+}
+
+impl Address {
+    /// The name on the scoreboard: TCP and UDP may have the same address and port.
+    pub(crate) fn name(&self) -> String {
+        if self.udp { format!("{self}/udp") } else { self.to_string() }
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
+use drover_event::{Asked, CloseReason, Idle, PeerAddress, Phase, Stream, StreamError};
 
 use super::at_length::at_length;
 use super::head::Head;
@@ -61,6 +61,7 @@ pub(crate) async fn serve(mut on: Conversation) {
                 on.draining = true;
                 on.stream.set_read_timeout(DRAIN_GRACE);
                 if on.stream.readable().await.is_err() {
+                    on.stream.close_because(CloseReason::Drained);
                     return;
                 }
             }

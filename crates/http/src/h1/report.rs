@@ -45,7 +45,9 @@ impl Work {
     /// Answers with an error, as the connection's last.
     #[cold]
     pub(super) fn answer_error(&mut self, on: &Conversation, status: u16) {
-        on.stream.close_because(CloseReason::LastAnswer);
+        if on.stream.close_reason().is_none() {
+            on.stream.close_because(CloseReason::LastAnswer);
+        }
         // Of a refused head, no part is to be trusted.
         let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
         if !head_is_known {
