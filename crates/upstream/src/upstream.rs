@@ -89,7 +89,7 @@ impl Upstream {
         let [group, _] = peers.groups();
         let now = self.core.now();
         for _ in 0..self.core.settings().worker as usize % group.len().max(1) {
-            let _ = round_robin(&Present { peers, group: group.clone(), tried: &[], now });
+            let _ = round_robin(&Present::new(peers, group.clone(), &[], now));
         }
     }
 
@@ -191,13 +191,11 @@ impl Upstream {
         for group in peers.groups() {
             // One that looked usable may have been taken by another worker a moment ago.
             for _ in 0..group.len() {
-                let present = Present { peers, group: group.clone(), tried, now };
+                let present = Present::new(peers, group.clone(), tried, now);
                 let Some(chosen) = self.choose_among(&present, key) else { break };
                 let number = (group.start + chosen) as u16;
                 let Some(peer) = peers.get(number) else { break };
-                if peer.standing(now) == Standing::Trial
-                    && !passive::claim_trial(&peer.shared, &peer.rules, now.as_u64())
-                {
+                if passive::trouble(&peer.shared) != 0 && !may_try(peer, now) {
                     continue;
                 }
                 if let Some(claim) = Claim::new(self, peer, now) {
@@ -283,6 +281,16 @@ impl Upstream {
     fn one_less(&self, peer: &Peer) {
         self.kept.set(self.kept.get() - 1);
         peer.count(Tally::Kept, 1u64.wrapping_neg());
+    }
+}
+
+/// Whether this request may be sent to a peer in trouble: if it was given up, only one tries it.
+#[cold]
+fn may_try(peer: &Peer, now: Millis) -> bool {
+    match peer.standing(now) {
+        Standing::Unusable => false,
+        Standing::Trial => passive::claim_trial(&peer.shared, &peer.rules, now.as_u64()),
+        Standing::Usable(_) => true,
     }
 }
 

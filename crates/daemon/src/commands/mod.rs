@@ -3,6 +3,8 @@
 mod check;
 mod config;
 mod control;
+mod findings;
+mod import;
 mod run;
 mod status;
 mod upgrade;
@@ -14,6 +16,7 @@ use drover_config::{Findings, Style};
 pub(crate) use check::check;
 pub(crate) use config::config;
 pub(crate) use control::{reload, reopen, stop};
+pub(crate) use import::import;
 pub(crate) use run::run;
 pub(crate) use status::status;
 pub(crate) use upgrade::upgrade;
