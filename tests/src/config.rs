@@ -16,6 +16,7 @@ pub struct Config {
     log: Vec<String>,
     events: Vec<String>,
     http: Vec<String>,
+    log_formats: Vec<String>,
     stream: Vec<String>,
     servers: String,
     /// The whole text, where somebody else wrote it.
@@ -46,6 +47,7 @@ impl Config {
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("access.log")
             )],
+            log_formats: vec!["by_worker = \"$pid $request_method $request_uri $status\"".to_owned()],
             stream: vec![format!(
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("stream.log")
@@ -76,6 +78,12 @@ impl Config {
     /// Sets a key in `[http]`.
     pub fn http(mut self, line: &str) -> Config {
         set(&mut self.http, line);
+        self
+    }
+
+    /// Adds a format for access logs.
+    pub fn log_format(mut self, line: &str) -> Config {
+        set(&mut self.log_formats, line);
         self
     }
 
@@ -151,7 +159,7 @@ impl Config {
                 "$pid $protocol $bytes_received $bytes_sent $upstream_addr $tls_server_name $close_reason";
             let _ = writeln!(text, "[stream.log_formats]\nby_worker = \"{format}\"\n");
         }
-        text.push_str("[http.log_formats]\nby_worker = \"$pid $request_method $request_uri $status\"\n");
+        let _ = writeln!(text, "[http.log_formats]\n{}", self.log_formats.join("\n"));
         text.push_str(&self.servers);
         text
     }

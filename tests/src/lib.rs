@@ -23,6 +23,7 @@ pub mod packages;
 pub mod port;
 pub mod process;
 pub mod random;
+pub mod schema;
 pub mod sockets;
 pub mod status;
 pub mod strace;

@@ -6,10 +6,13 @@
 //! memory touched is what the busiest moment needed; only lent slots are on the reusable list, each
 //! at most once, the longest idle first.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::clock::Millis;
+use crate::close::{CloseReason, Noted};
+use crate::event::Direction;
 use crate::token::Token;
 
 /// "No slot", "no task", "no listener".
@@ -159,6 +162,8 @@ pub(crate) struct Connection {
     pub(crate) listener: u32,
     /// Who keeps it while no task does; [`NONE`] otherwise.
     pub(crate) keeper: u32,
+    /// Why it will end.
+    pub(crate) end: Noted,
     /// Free list or reusable list.
     next: u32,
     previous: u32,
@@ -181,6 +186,7 @@ impl Connection {
             hopeful: false,
             listener: NONE,
             keeper: NONE,
+            end: Noted::NOTHING,
             next: NONE,
             previous: NONE,
             number: 0,
@@ -189,6 +195,34 @@ impl Connection {
             accepted_at: Millis::default(),
             peer: PeerAddress::Unix,
         }
+    }
+}
+
+impl Connection {
+    /// Takes note that a time-out passed in one direction.
+    #[cold]
+    pub(crate) fn note_timeout(&mut self, direction: Direction) {
+        if let Some(reason) = CloseReason::of_timeout(self.phase, direction) {
+            self.end.see(reason, self.phase);
+        }
+    }
+
+    /// Takes note that nothing more can be received, or nothing more be sent: `fault` says why, if it is not the
+    /// end of the peer's stream.
+    #[cold]
+    pub(crate) fn note_end(&mut self, fault: Option<&io::Error>) {
+        let gone = |fault: &io::Error| {
+            matches!(
+                fault.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut
+            )
+        };
+        let reason = match fault {
+            None => CloseReason::of_end(self.phase),
+            Some(fault) if gone(fault) => CloseReason::ClientFailed,
+            Some(_) => CloseReason::InternalError,
+        };
+        self.end.see(reason, self.phase);
     }
 }
 

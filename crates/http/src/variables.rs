@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use drover_event::CloseReason;
 use drover_service::text::{push_address, push_number, push_seconds};
 
 use crate::h1::head::Head;
@@ -40,6 +41,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) worker: u32,
     /// Number of the connection.
     pub(crate) connection: u64,
+    /// Why it closes after this request; none while it stays.
+    pub(crate) close_reason: Option<CloseReason>,
     /// Number of the request on its connection, from 1.
     pub(crate) connection_requests: u64,
     /// First name of the server that answered.
@@ -72,6 +75,7 @@ pub(crate) enum Variable {
     Args,
     BodyBytesSent,
     BytesSent,
+    CloseReason,
     Connection,
     ConnectionRequests,
     DocumentRoot,
@@ -128,6 +132,7 @@ const NAMES: &[(&str, Variable)] = &[
     ("args", Variable::Args),
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_sent", Variable::BytesSent),
+    ("close_reason", Variable::CloseReason),
     ("connection", Variable::Connection),
     ("connection_requests", Variable::ConnectionRequests),
     ("document_root", Variable::DocumentRoot),
@@ -258,6 +263,9 @@ impl drover_service::Variable for Variable {
             Variable::Args => text(out, facts.args().unwrap_or_default()),
             Variable::BodyBytesSent => push_number(out, facts.body_bytes_sent),
             Variable::BytesSent => push_number(out, facts.bytes_sent),
+            Variable::CloseReason => {
+                out.extend_from_slice(facts.close_reason.map_or("", CloseReason::name).as_bytes());
+            }
             Variable::Connection => push_number(out, facts.connection),
             Variable::ConnectionRequests => push_number(out, facts.connection_requests),
             Variable::DocumentRoot => text(out, facts.root),
@@ -424,6 +432,7 @@ mod tests {
             pid: 42,
             worker: 3,
             connection: 17,
+            close_reason: None,
             connection_requests: 2,
             server_name: b"srv",
             root: b"/www",

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
+use drover_event::{Asked, CloseReason, Idle, PeerAddress, Phase, Stream, StreamError};
 
 use super::head::Head;
 use super::report::About;
@@ -63,6 +63,7 @@ pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
                     on.draining = true;
                     on.stream.set_read_timeout(DRAIN_GRACE);
                     if on.stream.readable().await.is_err() {
+                        on.stream.close_because(CloseReason::Drained);
                         return;
                     }
                 }
@@ -238,6 +239,7 @@ impl Conversation {
             pid: self.worker.pid,
             worker: self.worker.worker,
             connection: self.stream.number(),
+            close_reason: self.stream.close_reason(),
             connection_requests: self.requests,
             server_name: &plan.servers[about.server].name,
             root: plan.locations.get(about.location).map_or(b"", |location| &location.root),

@@ -13,7 +13,7 @@
 //! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
 //! wants to see it; its spans count from there, so the input may be moved.
 
-use drover_event::{Buffer, Counter, Millis};
+use drover_event::{Buffer, CloseReason, Counter, Millis};
 
 use super::body::Body;
 use super::connection::Conversation;
@@ -243,7 +243,13 @@ impl Work {
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
             false if stays && head.connection.keep_alive => Fate::KeepTold,
-            _ => Fate::Close,
+            _ => {
+                on.stream.close_because(match on.requests < plan.keepalive_requests {
+                    true => CloseReason::ClientAsked,
+                    false => CloseReason::KeepaliveRequests,
+                });
+                Fate::Close
+            }
         };
         self.unread = false;
         self.stage = Stage::Answer;
@@ -271,6 +277,7 @@ impl Work {
         if waits && refuses {
             // The final answer at once: whether the body follows is then the client's choice, so the
             // connection cannot go on (RFC 9110, 10.1.1).
+            on.stream.close_because(CloseReason::LastAnswer);
             self.fate = Fate::Close;
             self.unread = true;
             return;
@@ -308,6 +315,7 @@ impl Work {
         }
         // Only now: the worker may have begun to drain while a body or a delay was waited for.
         if on.is_last() {
+            on.stream.close_because(CloseReason::Drained);
             self.fate = Fate::Close;
         }
         let before = self.output.len();
