@@ -28,7 +28,7 @@ use crate::router::{Entry, Hosts, Match, Paths};
 use crate::rules::{Condition, Rule};
 use crate::types::Types;
 use crate::upstreams::Upstreams;
-use crate::variables::{Template, Variable};
+use crate::variables::Variable;
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
     Compiler::new(config, workers)?.compile()
