@@ -190,6 +190,7 @@ impl Sender {
                 socket.connect(address)?;
                 Ok(Socket::Udp(socket))
             }
+            ListenAddress::Systemd(_) => Err(io::Error::other("systemd passes sockets to listen on alone")),
         }
     }
 
@@ -203,7 +204,7 @@ impl Sender {
         self.header.clear();
         let time = now.to_zoned_datetime(self.zone.clone()).strftime("%b %e %H:%M:%S").to_string();
         let host = match &self.config.to {
-            ListenAddress::Unix(_) => String::new(),
+            ListenAddress::Unix(_) | ListenAddress::Systemd(_) => String::new(),
             ListenAddress::Tcp(_) => {
                 let name = nix::unistd::gethostname().unwrap_or_default();
                 format!("{} ", name.to_string_lossy())

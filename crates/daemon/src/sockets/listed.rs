@@ -1,11 +1,12 @@
 //! The listen sockets as the scoreboard shows them.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
 use drover_event::Strategy;
+use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
 
 use super::{Address, Group, Sockets};
 use crate::scoreboard::{self, Listed, Transport};
@@ -16,9 +17,11 @@ impl Sockets {
         let listed = |(address, group): (&Address, &Group)| Listed {
             address: address.name(),
             transport: match address.place {
-                ListenAddress::Tcp(_) if address.udp => Transport::Udp,
+                _ if address.udp => Transport::Udp,
                 ListenAddress::Tcp(_) => Transport::Tcp,
                 ListenAddress::Unix(_) => Transport::Unix,
+                ListenAddress::Systemd(_) if group.is_unix() => Transport::Unix,
+                ListenAddress::Systemd(_) => Transport::Tcp,
             },
             strategy: strategies.get(address).copied().unwrap_or_default(),
             backlog: group.wanted.backlog,
@@ -53,6 +56,12 @@ impl Address {
 }
 
 impl Group {
+    /// Whether its sockets are unix sockets, which the name of a passed one does not tell.
+    fn is_unix(&self) -> bool {
+        let family = |socket: &Rc<OwnedFd>| getsockname::<SockaddrStorage>(socket.as_raw_fd()).ok()?.family();
+        self.sockets.first().and_then(family) == Some(AddressFamily::Unix)
+    }
+
     /// Those that are counted here: what was turned away at one that is taken over stays with its address.
     fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
         self.sockets.iter().chain(&self.surplus)
