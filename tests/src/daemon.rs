@@ -66,7 +66,29 @@ impl Drover {
         config: &Config,
         surroundings: &Surroundings,
     ) -> Result<Drover, Failure> {
-        let mut drover = Drover::launch(directory.path(), &config.write(directory), surroundings);
+        Drover::try_start_file(directory, &config.write(directory), surroundings)
+    }
+
+    /// The same with the text of a config, which has to say that `run` and `drover.pid` lie in the directory.
+    ///
+    /// # Panics
+    ///
+    /// When it ends instead, or is not ready soon.
+    #[track_caller]
+    pub fn start_text(directory: &Directory, text: &str) -> Drover {
+        let file = directory.write("drover.toml", text);
+        match Drover::try_start_file(directory, &file, &Surroundings::default()) {
+            Ok(drover) => drover,
+            Err(failure) => panic!("drover ended with {:?}:\n{}", failure.code, failure.stderr),
+        }
+    }
+
+    fn try_start_file(
+        directory: &Directory,
+        config: &Path,
+        surroundings: &Surroundings,
+    ) -> Result<Drover, Failure> {
+        let mut drover = Drover::launch(directory.path(), config, surroundings);
         let start = Instant::now();
         while !drover.is_ready() {
             if drover.has_ended() {

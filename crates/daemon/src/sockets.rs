@@ -13,6 +13,7 @@
 //! has what is different while another master uses the sockets too.
 
 mod hand_over;
+mod listed;
 mod open;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -43,15 +43,18 @@ mod plan;
 mod range;
 mod request_id;
 mod response;
+mod reused_future;
 mod router;
 mod rules;
 mod server;
 mod types;
+mod upstreams;
 mod values;
 mod variables;
 
 pub use error_pages::ErrorPageError;
 pub use h1::rule::{Refusal, Rule};
+pub use handler::files::try_files::TryFilesError;
 pub use own::MapError;
 pub use plan::{Plan, PlanError};
 pub use rules::RuleError;

@@ -8,15 +8,18 @@ use std::rc::Rc;
 use drover_event::{Core, Service, Stream};
 use drover_service::access_log::LocalTime;
 use drover_service::{Logs, OpenLogError};
+use drover_upstream::Upstream;
 use jiff::tz::TimeZone;
 
 use crate::encoding::encoders::Encoders;
+use crate::h1::at_length::{AtLength, at_length};
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
 use crate::handler::files::store::FileStore;
 use crate::log_budget::LogBudget;
 use crate::plan::{Compiled, LogUse, Plan};
 use crate::request_id::RequestIds;
+use crate::reused_future::ReusedFutures;
 use crate::variables::Facts;
 
 /// HTTP on one worker, ready to take connections.
@@ -33,6 +36,9 @@ pub enum StartError {
     /// An access log cannot be opened.
     #[error(transparent)]
     Log(#[from] OpenLogError),
+    /// An upstream that this worker has no part of.
+    #[error(transparent)]
+    Upstream(#[from] drover_upstream::StartError),
     /// The worker's buffers are smaller than [`Plan::buffer_size`].
     #[error("the worker's buffers have {actual} bytes, and a request's head needs {needed}")]
     Buffers {
@@ -56,9 +62,11 @@ impl Plan {
         if actual < needed {
             return Err(StartError::Buffers { actual, needed });
         }
+        let upstreams = self.0.upstreams.iter().map(|plan| Upstream::start(core, plan));
         // Whoever had this number before is gone.
         self.0.client_limits.forget_worker(core.settings().worker);
         let state = Rc::new(WorkerState {
+            upstreams: upstreams.collect::<Result<_, _>>()?,
             logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
             store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
@@ -69,6 +77,7 @@ impl Plan {
             pid: std::process::id(),
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
+            at_length: ReusedFutures::new(at_length),
         });
         let service =
             |listener| -> Rc<dyn Service> { Rc::new(HttpService { worker: Rc::clone(&state), listener }) };
@@ -83,6 +92,7 @@ const SPARE: usize = 8;
 pub(crate) struct WorkerState {
     pub(crate) plan: Rc<Compiled>,
     pub(crate) store: FileStore,
+    pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) time: RefCell<LocalTime>,
     pub(crate) ids: RequestIds,
     /// For lines about requests that are refused.
@@ -94,6 +104,8 @@ pub(crate) struct WorkerState {
     next: Cell<Option<Box<Work>>>,
     #[expect(clippy::vec_box, reason = "it moves between here and connections, which hold it boxed")]
     spare: RefCell<Vec<Box<Work>>>,
+    /// What connections do where they must wait.
+    pub(crate) at_length: ReusedFutures<AtLength, (Conversation, bool)>,
 }
 
 impl WorkerState {

@@ -54,7 +54,7 @@ impl Drop for Tunnel {
 /// Serves a connection until it closes.
 pub(crate) async fn serve(mut tunnel: Tunnel) {
     let reason = run(&mut tunnel).await;
-    debug!(connection = tunnel.record.number, "closed: {}", reason.name());
+    tunnel.client.close_because(reason);
     tunnel.record.reason = Some(reason);
 }
 
@@ -135,7 +135,8 @@ async fn connect(tunnel: &mut Tunnel, upstream: usize) -> Result<(), CloseReason
     let mut last = None;
     loop {
         let claim = attempts
-            .claim(core.now())
+            .claim_resolved(core)
+            .await
             .map_err(|none| last.unwrap_or_else(|| why_none(record, core, none)))?;
         record.tries(claim.peer());
         let began = core.now();

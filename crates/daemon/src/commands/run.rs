@@ -6,6 +6,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -227,6 +228,7 @@ fn alone(
     let block = seat.block.clone();
     block.begin();
     first.sockets.commit();
+    board.show_listeners(&first.sockets.listed(&first.strategies), std::iter::empty::<OwnedFd>(), 1);
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);
     let start = Start {

@@ -59,6 +59,8 @@ fn full() -> Config {
         [[http.servers.locations]]
         path = "/"
         return = { status = 200, body = "drover is running\n" }
+        [http.upstreams.app]
+        servers = [{ address = "127.0.0.1:9000" }]
         [[http.servers.locations.rules]]
         when = { text = "$request_method", equals = "DELETE" }
         return = { status = 403 }

@@ -121,7 +121,7 @@ impl Route {
     }
 
     /// From here on an error is an error, without a page.
-    fn fail(&mut self, status: u16) {
+    pub(super) fn fail(&mut self, status: u16) {
         self.course = Course::Error(status);
         self.shown = Some(Box::new(Shown { error: status, status: PageStatus::Page, fields: Vec::new() }));
     }
@@ -282,6 +282,8 @@ impl Work {
         (self.route.course, self.route.internal) = (Course::Handler, true);
         match to {
             Elsewhere::Page(page, status, fields) => self.show(on, page, status, fields),
+            Elsewhere::Path(path, query) => self.go_to(on, &path, query.as_deref()),
+            Elsewhere::Named(number) => self.go_to_named(on, number),
         }
     }
 
