@@ -4,7 +4,6 @@
 //! round robin and the connections it keeps, stands here.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -37,7 +36,7 @@ pub struct Peer {
     pub(crate) counted: bool,
     pub(crate) current: Cell<i64>,
     /// The longest kept first.
-    pub(crate) kept: RefCell<VecDeque<KeptConnection>>,
+    pub(crate) kept: RefCell<Vec<KeptConnection>>,
     /// The server has this address no longer, or the block is another peer's.
     pub(crate) gone: Cell<bool>,
 }

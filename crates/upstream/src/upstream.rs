@@ -150,7 +150,7 @@ impl Upstream {
     fn part_with(&self, peer: &Peer) {
         peer.end_tallies();
         loop {
-            let Some(connection) = peer.kept.borrow_mut().pop_back() else { break };
+            let Some(connection) = peer.kept.borrow_mut().pop() else { break };
             self.one_less(peer);
             drop(self.core.take_kept(connection.kept, Duration::ZERO));
         }
@@ -238,7 +238,7 @@ impl Upstream {
         read_timeout: Duration,
     ) -> Option<(Stream, u32)> {
         loop {
-            let connection = peer.kept.borrow_mut().pop_back()?;
+            let connection = peer.kept.borrow_mut().pop()?;
             self.one_less(peer);
             match core.take_kept(connection.kept, read_timeout) {
                 Ok(stream) => return Some((stream, connection.requests)),
@@ -260,7 +260,7 @@ impl Upstream {
         }
         let since = core.now();
         if let Ok(kept) = stream.keep(keeper, config.keepalive_timeout) {
-            peer.kept.borrow_mut().push_back(KeptConnection { kept, requests, since });
+            peer.kept.borrow_mut().push(KeptConnection { kept, requests, since });
             peer.count(Tally::Kept, 1);
             self.kept.set(self.kept.get() + 1);
         }
@@ -268,14 +268,12 @@ impl Upstream {
 
     fn close_longest_kept(&self, core: &Core) {
         let peers = self.peers();
-        let first = |peer: &Rc<Peer>| peer.kept.borrow().front().map(|connection| connection.since);
+        let first = |peer: &Rc<Peer>| peer.kept.borrow().first().map(|connection| connection.since);
         let longest = peers.iter().filter(|peer| first(peer).is_some()).min_by_key(|peer| first(peer));
         let Some(peer) = longest else { return };
-        let connection = peer.kept.borrow_mut().pop_front();
-        if let Some(connection) = connection {
-            self.one_less(peer);
-            drop(core.take_kept(connection.kept, Duration::ZERO));
-        }
+        let connection = peer.kept.borrow_mut().remove(0);
+        self.one_less(peer);
+        drop(core.take_kept(connection.kept, Duration::ZERO));
     }
 
     fn one_less(&self, peer: &Peer) {
