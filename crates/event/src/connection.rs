@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::clock::Millis;
+use crate::event::release;
 use crate::token::Token;
 
 /// "No slot", "no task", "no listener".
@@ -201,7 +202,6 @@ pub(crate) struct Slots {
     reusable: ReusableList,
     /// The highest generation among slots that were cut off: those that follow them begin there.
     past: u32,
-    /// With fewer lent slots than this it is worth to look for some to cut off.
     cut_below: u32,
 }
 
@@ -284,13 +284,12 @@ impl Slots {
         self.connections.get(slot as usize).map_or(Phase::Accepted, |connection| connection.phase)
     }
 
-    /// How many slots were lent ever since the last cut.
+    /// How many were lent since the last cut.
     pub(crate) fn rows(&self) -> u32 {
         self.connections.len() as u32
     }
 
     /// Whether so many slots are free that [`Slots::cut`] may find some at the end.
-    #[inline]
     pub(crate) fn are_many_free(&self) -> bool {
         self.lent < self.cut_below
     }
@@ -302,7 +301,7 @@ impl Slots {
         if self.connections.len() - kept >= CUT_LEAST as usize / 4 {
             self.cut_behind(kept);
         }
-        // What stands in the way may be closed next: another look once an eighth more is free.
+        // What is in the way may be closed next: another look once an eighth more is free.
         self.cut_below = if self.rows() < CUT_LEAST { 0 } else { self.lent - self.lent / 8 };
     }
 
@@ -384,12 +383,6 @@ impl Slots {
             Some(slot)
         })
     }
-}
-
-/// Gives back the memory behind the rows, which keep room for `capacity`: address space alone.
-pub(crate) fn release<T>(rows: &mut Vec<T>, capacity: usize) {
-    rows.shrink_to_fit();
-    rows.reserve_exact(capacity.saturating_sub(rows.len()));
 }
 
 impl std::ops::Index<u32> for Slots {

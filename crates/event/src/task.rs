@@ -22,10 +22,10 @@ use std::time::Duration;
 use drover_sys::waker::{WakeByToken, waker};
 use tracing::{debug, error};
 
-use crate::connection::{NONE, release};
+use crate::connection::NONE;
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
-use crate::event::{EventId, Flags};
+use crate::event::{EventId, Flags, release};
 use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
