@@ -129,6 +129,8 @@ impl Generation {
     /// # Errors
     /// Why there are not enough places.
     pub(crate) fn seat_workers(&mut self, board: &Scoreboard) -> Result<(), String> {
+        let addresses: Vec<String> = self.strategies.keys().map(Address::name).collect();
+        board.number_listeners(addresses.iter().map(String::as_str), self.number);
         let balanced = self.strategies.values().any(|strategy| *strategy == Strategy::Balanced);
         let slots = *self.config.events.worker_connections;
         let mut seats = Vec::with_capacity(self.workers as usize);

@@ -4,6 +4,7 @@
 //! (from a wish to a generation that serves), `worker.rs` (what a forked child does), `sockets.rs` (what
 //! a reload does to listen sockets), `upgrade/` (two masters), `scoreboard/` (what everyone may see).
 
+mod activation;
 mod budget;
 mod cli;
 mod clock;
@@ -11,6 +12,7 @@ mod commands;
 mod complaint;
 mod config;
 mod daemonise;
+mod descriptors;
 mod generation;
 mod lock;
 mod log;
@@ -23,6 +25,7 @@ mod plan;
 mod privileges;
 mod process;
 mod reload;
+mod report;
 mod respawn;
 mod scoreboard;
 mod services;

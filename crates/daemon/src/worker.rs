@@ -24,6 +24,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::complaint::Complaint;
 use crate::config::{Affinity, Config};
+use crate::descriptors;
 use crate::generation::{Seat, address_of};
 use crate::log;
 use crate::message::{Command, Report};
@@ -131,6 +132,7 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
     listen(worker.core(), &mut start, &services)?;
+    descriptors::publish(worker.core());
     start.block.set_state(WorkerState::Serving);
     if let Some(channel) = &channel {
         report(channel, Report::Ready);
@@ -236,6 +238,9 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
         core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
         for socket in surplus {
             core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
+        }
+        if let Some(number) = start.block.listener(&address.name()) {
+            core.count_accepts(&options.address, number);
         }
     }
     Ok(())

@@ -6,11 +6,13 @@
 //! memory touched is what the busiest moment needed; only lent slots are on the reusable list, each
 //! at most once, the longest idle first.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::clock::Millis;
-use crate::event::release;
+use crate::close::{CloseReason, Noted};
+use crate::event::Direction;
 use crate::token::Token;
 
 /// "No slot", "no task", "no listener".
@@ -160,6 +162,8 @@ pub(crate) struct Connection {
     pub(crate) listener: u32,
     /// Who keeps it while no task does; [`NONE`] otherwise.
     pub(crate) keeper: u32,
+    /// Why it will end.
+    pub(crate) end: Noted,
     /// Free list or reusable list.
     next: u32,
     previous: u32,
@@ -182,6 +186,7 @@ impl Connection {
             hopeful: false,
             listener: NONE,
             keeper: NONE,
+            end: Noted::NOTHING,
             next: NONE,
             previous: NONE,
             number: 0,
@@ -190,6 +195,34 @@ impl Connection {
             accepted_at: Millis::default(),
             peer: PeerAddress::Unix,
         }
+    }
+}
+
+impl Connection {
+    /// Takes note that a time-out passed in one direction.
+    #[cold]
+    pub(crate) fn note_timeout(&mut self, direction: Direction) {
+        if let Some(reason) = CloseReason::of_timeout(self.phase, direction) {
+            self.end.see(reason, self.phase);
+        }
+    }
+
+    /// Takes note that nothing more can be received, or nothing more be sent: `fault` says why, if it is not the
+    /// end of the peer's stream.
+    #[cold]
+    pub(crate) fn note_end(&mut self, fault: Option<&io::Error>) {
+        let gone = |fault: &io::Error| {
+            matches!(
+                fault.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut
+            )
+        };
+        let reason = match fault {
+            None => CloseReason::of_end(self.phase),
+            Some(fault) if gone(fault) => CloseReason::ClientFailed,
+            Some(_) => CloseReason::InternalError,
+        };
+        self.end.see(reason, self.phase);
     }
 }
 
@@ -202,6 +235,7 @@ pub(crate) struct Slots {
     reusable: ReusableList,
     /// The highest generation among slots that were cut off: those that follow them begin there.
     past: u32,
+    /// With fewer lent slots than this it is worth to look for some to cut off.
     cut_below: u32,
 }
 
@@ -284,12 +318,13 @@ impl Slots {
         self.connections.get(slot as usize).map_or(Phase::Accepted, |connection| connection.phase)
     }
 
-    /// How many were lent since the last cut.
+    /// How many slots were lent ever since the last cut.
     pub(crate) fn rows(&self) -> u32 {
         self.connections.len() as u32
     }
 
     /// Whether so many slots are free that [`Slots::cut`] may find some at the end.
+    #[inline]
     pub(crate) fn are_many_free(&self) -> bool {
         self.lent < self.cut_below
     }
@@ -301,7 +336,7 @@ impl Slots {
         if self.connections.len() - kept >= CUT_LEAST as usize / 4 {
             self.cut_behind(kept);
         }
-        // What is in the way may be closed next: another look once an eighth more is free.
+        // What stands in the way may be closed next: another look once an eighth more is free.
         self.cut_below = if self.rows() < CUT_LEAST { 0 } else { self.lent - self.lent / 8 };
     }
 
@@ -383,6 +418,12 @@ impl Slots {
             Some(slot)
         })
     }
+}
+
+/// Gives back the memory behind the rows, which keep room for `capacity`: address space alone.
+pub(crate) fn release<T>(rows: &mut Vec<T>, capacity: usize) {
+    rows.shrink_to_fit();
+    rows.reserve_exact(capacity.saturating_sub(rows.len()));
 }
 
 impl std::ops::Index<u32> for Slots {

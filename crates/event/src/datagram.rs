@@ -151,6 +151,7 @@ fn begin(core: &Core, key: &Key) -> Option<(u32, Rc<dyn DatagramService>)> {
     let listener = state.listeners[key.listener as usize].as_ref()?;
     let Behind::Datagrams(service, socket) = &listener.behind else { return None };
     let (service, socket) = (Rc::clone(service), Rc::clone(socket));
+    core.stats().count_accept(listener.number);
     let Some(slot) = core.lend(state, None, Holder::Peer) else {
         error!(peer = %key.peer, "no slot is free and none can be reclaimed: the datagram is dropped");
         return None;

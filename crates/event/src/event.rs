@@ -9,7 +9,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::connection::NONE;
+use crate::connection::{NONE, release};
 use crate::core::Core;
 use crate::posted::{Link, Links};
 use crate::tagged::NIL;
@@ -162,12 +162,6 @@ impl Events {
         self.0.truncate(row as usize * ROW as usize);
         release(&mut self.0, capacity as usize * ROW as usize);
     }
-}
-
-/// Gives back the memory behind the rows, which keep room for `capacity`: address space alone.
-pub(crate) fn release<T>(rows: &mut Vec<T>, capacity: usize) {
-    rows.shrink_to_fit();
-    rows.reserve_exact(capacity.saturating_sub(rows.len()));
 }
 
 impl Index<EventId> for Events {

@@ -22,10 +22,11 @@ use std::time::Duration;
 use drover_sys::waker::{WakeByToken, waker};
 use tracing::{debug, error};
 
-use crate::connection::NONE;
+use crate::close::CloseReason;
+use crate::connection::{NONE, release};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
-use crate::event::{EventId, Flags, release};
+use crate::event::{EventId, Flags};
 use crate::notify::Notifier;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
@@ -193,7 +194,7 @@ impl Core {
         let mut context = Context::from_waker(&waker);
         let outcome = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
         let pending = outcome.unwrap_or_else(|panic| {
-            self.note_panic(task, connection, panic.as_ref());
+            self.note_panic(task, connection, slot, panic.as_ref());
             Poll::Ready(())
         });
         let mut state = if pending.is_pending() {
@@ -206,7 +207,7 @@ impl Core {
             entry.future = Some(future);
             state
         } else {
-            self.end_task(task, connection, future);
+            self.end_task(task, connection, slot, future);
             self.state()
         };
         state.tasks.running = outer;
@@ -220,16 +221,16 @@ impl Core {
     }
 
     /// Drops the future, which closes its streams, and returns the task's number.
-    fn end_task(&self, task: u32, connection: u64, future: Task) {
+    fn end_task(&self, task: u32, connection: u64, slot: u32, future: Task) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
-            self.note_panic(task, connection, panic.as_ref());
+            self.note_panic(task, connection, slot, panic.as_ref());
         }
         let mut state = self.state();
         state.retire(EventId::of_task(task));
         state.tasks.give_back(task);
     }
 
-    fn note_panic(&self, task: u32, connection: u64, panic: &(dyn Any + Send)) {
+    fn note_panic(&self, task: u32, connection: u64, slot: u32, panic: &(dyn Any + Send)) {
         let message = panic
             .downcast_ref::<&str>()
             .copied()
@@ -237,6 +238,10 @@ impl Core {
             .unwrap_or("no message");
         error!(connection, "task {task} panicked and its connection is closed: {message}");
         self.stats().add(Counter::TaskPanics, 1);
+        let state = &mut *self.state();
+        if slot != NONE && state.slots[slot].number == connection {
+            state.slots[slot].end.say(CloseReason::InternalError);
+        }
     }
 
     /// Waits for `delay` on the running task's own timer: one sleep at a time per task.

@@ -54,6 +54,8 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// All of it, and the head too: the request is to be passed on.
+    Proxy,
     /// Several ranges of a file.
     Parts(Box<Parts>),
     /// A file that is encoded on its way.

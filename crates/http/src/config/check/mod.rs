@@ -7,6 +7,7 @@ mod limits;
 mod listen;
 mod location;
 mod names;
+mod proxy;
 mod rules;
 mod texts;
 mod try_files;
@@ -27,6 +28,7 @@ impl Http {
         try_files::check(self, &known, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
+        proxy::check(self, &known, findings);
         limits::check(self, &known, findings);
     }
 }
