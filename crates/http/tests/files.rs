@@ -65,7 +65,7 @@ fn files_are_found_with_their_types() {
     assert_eq!((answer.status, answer.field("Allow")), (204, Some("GET, HEAD")));
 }
 
-/// Targets that lead out of the root, or nearly, and what is answered.
+/// What is asked for, and the status that answers it.
 const WAYS_OUT: &[(&str, u16)] = &[
     ("/in.txt", 200),
     ("/link.txt", 200),
