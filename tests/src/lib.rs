@@ -28,6 +28,7 @@ pub mod sockets;
 pub mod status;
 pub mod strace;
 pub mod stream_log;
+pub mod systemd;
 pub mod variants;
 pub mod wait;
 

@@ -4,6 +4,7 @@
 //! (from a wish to a generation that serves), `worker.rs` (what a forked child does), `sockets.rs` (what
 //! a reload does to listen sockets), `upgrade/` (two masters), `scoreboard/` (what everyone may see).
 
+mod activation;
 mod budget;
 mod cli;
 mod clock;

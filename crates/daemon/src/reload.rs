@@ -232,7 +232,6 @@ impl Master {
         self.board.set_state(MasterState::Serving);
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");
-        self.notifier.ready(&summary);
         if before.number == 0 {
             self.announce();
             self.ask_for_names();
@@ -240,6 +239,7 @@ impl Master {
             self.board.reload_ends(true, &summary);
             self.listens_anew();
         }
+        self.tell_systemd_ready();
     }
 
     /// Shows the listeners of the generation that serves, while the sockets in `closing` are still open.
@@ -288,8 +288,7 @@ impl Master {
         error!("the reload is refused; generation {} goes on", self.generation.number);
         self.board.set_state(if self.parked { MasterState::Parked } else { MasterState::Serving });
         self.board.reload_ends(false, message);
-        self.notifier
-            .ready(&format!("generation {} serves; the last reload was refused", self.generation.number));
+        self.tell_systemd_ready();
     }
 
     /// Takes back what a reload has done so far, unless it is committed.

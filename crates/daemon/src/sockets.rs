@@ -48,7 +48,7 @@ impl Address {
     fn port(&self) -> Option<u16> {
         match self.place {
             ListenAddress::Tcp(address) => Some(address.port()),
-            ListenAddress::Unix(_) => None,
+            ListenAddress::Unix(_) | ListenAddress::Systemd(_) => None,
         }
     }
 
@@ -112,6 +112,8 @@ struct Group {
     wanted: Wanted,
     /// What there was of it in the generation before, until the commit.
     before: Option<Before>,
+    /// Systemd has opened the first one, and will pass it again.
+    passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
 }
@@ -171,7 +173,8 @@ impl Sockets {
                 }
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
-            let taken_over = taken_over.filter_map(|gone| held.groups.get(gone));
+            let taken_over =
+                taken_over.filter_map(|gone| held.groups.get(gone)).filter(|group| !group.passed);
             let waiting = held.groups.get(address).into_iter().flat_map(|group| &group.taken_over);
             let sockets = taken_over.flat_map(Group::all).chain(waiting);
             group.taken_over = sockets.map(Rc::clone).collect();
@@ -206,8 +209,9 @@ impl Sockets {
     }
 
     fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
-        let gone = self.groups.iter().filter(|(address, _)| address.port().is_some() && gone(address));
-        for (address, group) in gone {
+        // What systemd has passed it will pass again, to be used then.
+        let ours = self.groups.iter().filter(|(address, group)| address.port().is_some() && !group.passed);
+        for (address, group) in ours.filter(|(address, _)| gone(address)) {
             for socket in group.members() {
                 // So that the address can be listened on again, however long workers take to leave it.
                 let shared = setsockopt(socket, sockopt::ReusePort, &true).map_err(io::Error::from);
@@ -288,7 +292,7 @@ impl Group {
             end_steering(first)?;
         }
         for socket in &self.sockets {
-            open::set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
+            open::set_changeable(socket, self.wanted, &address.place)?;
         }
         Ok(())
     }

@@ -241,6 +241,11 @@ impl Scoreboard {
         length
     }
 
+    /// Whether the verdict on the last reload was against it.
+    pub(crate) fn last_reload_refused(&self) -> bool {
+        self.words[Master::Verdict.at()].load(Relaxed) == 2
+    }
+
     fn set(&self, word: Master, value: u64) {
         self.words[word.at()].store(value, Release);
     }
