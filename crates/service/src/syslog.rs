@@ -190,7 +190,8 @@ impl Sender {
                 socket.connect(address)?;
                 Ok(Socket::Udp(socket))
             }
-            ListenAddress::Systemd(_) => Err(io::Error::other("systemd passes sockets to listen on alone")),
+            // A socket that systemd passes is one to listen on, never one to send to.
+            ListenAddress::Systemd(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 

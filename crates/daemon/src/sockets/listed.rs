@@ -16,13 +16,7 @@ impl Sockets {
     pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
         let listed = |(address, group): (&Address, &Group)| Listed {
             address: address.name(),
-            transport: match address.place {
-                _ if address.udp => Transport::Udp,
-                ListenAddress::Tcp(_) => Transport::Tcp,
-                ListenAddress::Unix(_) => Transport::Unix,
-                ListenAddress::Systemd(_) if group.is_unix() => Transport::Unix,
-                ListenAddress::Systemd(_) => Transport::Tcp,
-            },
+            transport: transport(address, group),
             strategy: strategies.get(address).copied().unwrap_or_default(),
             backlog: group.wanted.backlog,
             sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
@@ -48,6 +42,23 @@ impl Sockets {
     }
 }
 
+/// What a listener speaks. Of a socket that systemd passed only the socket itself knows.
+fn transport(address: &Address, group: &Group) -> Transport {
+    let is_unix = match &address.place {
+        ListenAddress::Tcp(_) => false,
+        ListenAddress::Unix(_) => true,
+        ListenAddress::Systemd(_) => group.counted().next().is_some_and(|socket| {
+            getsockname::<SockaddrStorage>(socket.as_raw_fd())
+                .is_ok_and(|name| name.family() == Some(AddressFamily::Unix))
+        }),
+    };
+    match is_unix {
+        true => Transport::Unix,
+        false if address.udp => Transport::Udp,
+        false => Transport::Tcp,
+    }
+}
+
 impl Address {
     /// The name on the scoreboard: TCP and UDP may have the same address and port.
     pub(crate) fn name(&self) -> String {
@@ -56,12 +67,6 @@ impl Address {
 }
 
 impl Group {
-    /// Whether its sockets are unix sockets, which the name of a passed one does not tell.
-    fn is_unix(&self) -> bool {
-        let family = |socket: &Rc<OwnedFd>| getsockname::<SockaddrStorage>(socket.as_raw_fd()).ok()?.family();
-        self.sockets.first().and_then(family) == Some(AddressFamily::Unix)
-    }
-
     /// Those that are counted here: what was turned away at one that is taken over stays with its address.
     fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
         self.sockets.iter().chain(&self.surplus)
