@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use drover_event::channel::{Channel, ChannelEnd};
 use drover_event::{AcceptMutex, Balance, BalancePeer, Core, ListenerOptions, Settings, Shared, Worker};
+use drover_sys::capability;
 use drover_sys::priority;
 use drover_sys::title::Title;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -28,7 +29,7 @@ use crate::descriptors;
 use crate::generation::{Seat, address_of};
 use crate::log;
 use crate::message::{Command, Report};
-use crate::privileges::{Identity, PrivilegeError};
+use crate::privileges::{self, Identity, PrivilegeError};
 use crate::scoreboard::{Block, WorkerState};
 use crate::services::{Plans, ServiceError, Services, with_causes};
 use crate::signals::{self, Flags};
@@ -123,8 +124,11 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     let attribute = |what| move |source| WorkerError::Attribute { what, source };
     set_title(&mut start);
     set_attributes(&start)?;
-    if let Some(identity) = &start.identity {
-        identity.assume()?;
+    match &start.identity {
+        Some(identity) => identity.assume()?,
+        // A master that is not root may have been given some, to listen on low ports.
+        None if !privileges::is_root() => capability::drop_all().map_err(attribute("capabilities"))?,
+        None => {}
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
     let worker = Worker::new(engine_settings(&start), shared(&mut start)?)?;
