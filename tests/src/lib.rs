@@ -12,6 +12,7 @@ pub mod backend;
 pub mod binary;
 pub mod config;
 pub mod daemon;
+pub mod datagrams;
 pub mod descriptors;
 pub mod directory;
 pub mod http;

@@ -11,6 +11,7 @@ mod commands;
 mod complaint;
 mod config;
 mod daemonise;
+mod datagrams;
 mod generation;
 mod lock;
 mod log;

@@ -48,12 +48,12 @@ impl SessionTable {
         self.words[READING].load(Acquire) != 0
     }
 
-    /// Whether workers of a later generation take over the sockets.
     pub(crate) fn is_followed(&self) -> bool {
         self.words[FOLLOWED].load(Acquire) != 0
     }
 
-    pub(crate) fn set_followed(&self) {
+    /// Workers of a later generation take over the sockets: this one stops reading them when it drains.
+    pub fn set_followed(&self) {
         self.words[FOLLOWED].store(1, Release);
     }
 

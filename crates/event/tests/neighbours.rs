@@ -159,6 +159,7 @@ fn a_generation_that_follows_leaves_sessions_where_they_are() {
             assert_eq!(ask(&first, address, "b"), "old1 b", "round {round}: one of them reads");
         }
         assert_eq!(ask(&second, address, "c"), "old2 c");
+        old.known.table.set_followed();
         old.order(DRAIN);
         let stopped = Instant::now();
         while old.known.table.is_reading() {

@@ -22,6 +22,7 @@ use super::print_findings;
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
 use crate::daemonise::{Launcher, output_without_waiting};
+use crate::datagrams::KnownSeats;
 use crate::generation::{Generation, PrepareError};
 use crate::lock::LockError;
 use crate::log;
@@ -240,6 +241,7 @@ fn alone(
         strategies: Rc::clone(&first.strategies),
         block,
         seats: Rc::clone(&first.seats),
+        known_seats: KnownSeats::default(),
         mutex: board.accept_mutex(Pid::this()),
         channel: None,
         complaint: None,

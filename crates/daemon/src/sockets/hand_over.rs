@@ -44,7 +44,7 @@ impl Sockets {
         for (address, group) in &self.groups {
             let sockets: Vec<_> = group.members().map(|socket| socket.as_fd()).collect();
             let handed = Handed {
-                address: address.place.to_string(),
+                address: address.to_string(),
                 ipv6_only: address.ipv6_only,
                 count: sockets.len(),
                 file: group.path.is_some(),
@@ -63,7 +63,7 @@ impl Sockets {
         handed: &Handed,
         sockets: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), HandOverError> {
-        let place =
+        let (place, udp) =
             place_of(&handed.address).ok_or_else(|| HandOverError::Address(handed.address.clone()))?;
         let sockets: Vec<_> = sockets.take(handed.count).map(Rc::new).collect();
         if sockets.len() < handed.count {
@@ -80,7 +80,7 @@ impl Sockets {
         };
         // A generation says what it wants before it uses them.
         let wanted = Wanted { sockets: handed.count, backlog: 0, deferred: false, probes: None };
-        let address = Address { place, udp: false, ipv6_only: handed.ipv6_only };
+        let address = Address { place, udp, ipv6_only: handed.ipv6_only };
         let group = self.groups.entry(address).or_insert_with(|| Group {
             sockets: Vec::new(),
             surplus: Vec::new(),
@@ -88,6 +88,7 @@ impl Sockets {
             wanted,
             before: None,
             path,
+            unbound: 0,
         });
         group.sockets.extend(sockets);
         Ok(())
@@ -95,10 +96,7 @@ impl Sockets {
 
     /// What is listened on, in the words of a hand-over.
     pub(crate) fn holdings(&self) -> Holdings {
-        self.groups
-            .iter()
-            .map(|(address, group)| (address.place.to_string(), group.members().count()))
-            .collect()
+        self.groups.iter().map(|(address, group)| (address.to_string(), group.members().count())).collect()
     }
 
     /// Leaves the files of unix sockets to another master where that listens on them too, and sees to the
@@ -106,7 +104,7 @@ impl Sockets {
     pub(crate) fn leave_files(&self, others: &Holdings) {
         for (address, group) in &self.groups {
             if let Some(path) = &group.path {
-                path.leave(others.contains_key(&address.place.to_string()));
+                path.leave(others.contains_key(&address.to_string()));
             }
         }
     }
@@ -122,9 +120,9 @@ impl Sockets {
     pub(crate) fn steer_to(&self, others: &Holdings) -> bool {
         let mut steered = false;
         for (address, group) in &self.groups {
-            let kept = others.get(&address.place.to_string()).copied().unwrap_or(0);
-            let Some(first) = group.sockets.first().filter(|_| (1..group.sockets.len()).contains(&kept))
-            else {
+            let kept = others.get(&address.to_string()).copied().unwrap_or(0);
+            let may_steer = !address.udp && (1..group.sockets.len()).contains(&kept);
+            let Some(first) = group.sockets.first().filter(|_| may_steer) else {
                 continue;
             };
             match listen::steer(first.as_fd(), kept as u32) {
@@ -140,7 +138,7 @@ impl Sockets {
     /// Steers new connections away from the addresses that another master does not listen on, before whoever
     /// accepts there is asked to leave: as [`Sockets::leave`].
     pub(crate) fn leave_to(&self, others: &Holdings) {
-        self.leave_where(|address| !others.contains_key(&address.place.to_string()));
+        self.leave_where(|address| !others.contains_key(&address.to_string()));
     }
 
     /// Does for addresses that this master takes over what was left undone while another one listened on them.
@@ -156,10 +154,12 @@ impl Sockets {
     }
 }
 
-/// The address that was written so.
-fn place_of(text: &str) -> Option<ListenAddress> {
-    match text.strip_prefix("unix:") {
-        Some(path) => Some(ListenAddress::Unix(path.into())),
-        None => text.parse().ok().map(ListenAddress::Tcp),
-    }
+/// The address that was written so, and whether it is for datagrams.
+fn place_of(text: &str) -> Option<(ListenAddress, bool)> {
+    let (text, udp) = text.strip_prefix("udp:").map_or((text, false), |text| (text, true));
+    let place = match text.strip_prefix("unix:") {
+        Some(path) => ListenAddress::Unix(path.into()),
+        None => ListenAddress::Tcp(text.parse().ok()?),
+    };
+    Some((place, udp))
 }

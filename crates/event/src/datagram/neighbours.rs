@@ -102,8 +102,6 @@ impl Core {
     pub fn join_neighbourhood(&self, neighbourhood: Neighbourhood) -> Result<(), Error> {
         let watch = |source| Error::Watch { what: "the inbox for datagrams".to_owned(), source };
         neighbourhood.table.clear();
-        let before = neighbourhood.others.iter().filter(|other| other.before);
-        before.for_each(|other| other.table.set_followed());
         let event = EventId::of_task(self.reserve_task(0, crate::connection::NONE, false));
         let state = &mut *self.state();
         state.backend.notify(neighbourhood.inbox.as_fd(), Token::INBOX).map_err(watch)?;

@@ -22,6 +22,9 @@ use crate::readiness;
 use crate::stats::Gauge;
 use crate::stream::BUDGET;
 
+/// What a datagram counts for beside its bytes, towards what a task may move before it gives way.
+const COST: usize = 512;
+
 /// A socket for datagrams to and from one address: one slot. Dropping it closes the socket.
 pub struct DatagramSocket {
     core: Core,
@@ -147,7 +150,8 @@ impl DatagramSocket {
         if let Ok(count) = received {
             let bytes: usize = (0..count).map(|index| batch.bytes(index).len()).sum();
             state.slots[self.slot].received += bytes as u64;
-            state.moved += bytes;
+            // A datagram costs more than its bytes: one that is small must not count for nothing.
+            state.moved += bytes + count * COST;
         }
         received
     }
