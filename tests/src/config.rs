@@ -9,7 +9,7 @@ use crate::{Directory, Port};
 const BACKEND: &str = "DROVER_BACKEND";
 
 /// The text of a config file under construction. Every file it names lies in the test's directory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     process: Vec<String>,
     log: Vec<String>,
@@ -17,9 +17,17 @@ pub struct Config {
     http: Vec<String>,
     stream: Vec<String>,
     servers: String,
+    /// The whole text, where somebody else wrote it.
+    written: Option<String>,
 }
 
 impl Config {
+    /// A config that somebody else wrote; its pid file and runtime directory must be the directory's
+    /// `drover.pid` and `run`.
+    pub fn written(text: String) -> Config {
+        Config { written: Some(text), ..Config::default() }
+    }
+
     /// A daemon with this many workers that logs to its stderr, every request to `access.log` as
     /// `PID METHOD TARGET STATUS`, and every connection that is passed on to `stream.log` as `PID PROTOCOL
     /// BYTES-RECEIVED BYTES-SENT SERVERS TLS-NAME REASON`.
@@ -42,6 +50,7 @@ impl Config {
                 place("stream.log")
             )],
             servers: String::new(),
+            written: None,
         }
     }
 
@@ -112,6 +121,9 @@ impl Config {
 
     /// The file's text.
     pub fn text(&self) -> String {
+        if let Some(text) = &self.written {
+            return text.clone();
+        }
         let mut text = String::new();
         let tables =
             [("process", &self.process), ("log", &self.log), ("events", &self.events), ("http", &self.http)];

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Config, Directory, Port, Random};
+use crate::{Backend, Config, Directory, Port, Random};
 
 /// Bytes of the file at `/large`.
 pub const LARGE: usize = 8 << 20;
@@ -19,6 +19,10 @@ pub struct Variants {
     pub extra: Port,
     /// A port that somebody else has.
     pub taken: Port,
+    /// What all of them pass on to [`Variants::echo`].
+    pub stream: Port,
+    /// A server of the run's own that sends everything back.
+    pub echo: Backend,
     /// The folder of the log files.
     pub logs: PathBuf,
 }
@@ -50,7 +54,8 @@ impl Variants {
         directory.write("www/large", vec![b'x'; LARGE]);
         let logs = directory.join("logs");
         std::fs::create_dir(&logs).expect("the directory is ours");
-        Variants { directory, port: Port::new(), extra: Port::new(), taken: Port::new(), logs }
+        let [port, extra, taken, stream] = [(); 4].map(|()| Port::new());
+        Variants { directory, port, extra, taken, stream, echo: Backend::echo(), logs }
     }
 
     /// The unix socket that all of them listen on.
@@ -114,5 +119,11 @@ impl Variants {
             .location("/", "return = { status = 200, body = \"ok\\n\" }")
             .location("/slow", "return = { status = 200, body = \"ok\\n\", delay = \"300ms\" }")
             .location("/large", &format!("root = \"{}\"", self.directory.join("www").display()))
+            .stream("access_log = \"off\"")
+            .proxy(&format!(
+                "listen = [\"{}\"]\nproxy_pass = \"{}\"",
+                self.stream.address(),
+                self.echo.address()
+            ))
     }
 }

@@ -31,18 +31,54 @@ fn a_killed_worker_is_replaced() {
 }
 
 #[test]
-fn all_workers_killed_at_once_are_replaced() {
+fn the_log_says_how_it_ended_and_what_it_was_doing() {
     let (directory, port) = (Directory::new(), Port::new());
-    let drover = Drover::start(&directory, &Config::new(&directory, 3).answering(&port));
+    let config = Config::new(&directory, 1)
+        .answering(&port)
+        .location("/slow", "return = { status = 200, body = \"slow\\n\", delay = \"60s\" }");
+    let drover = Drover::start(&directory, &config);
+    let mut idle = Client::to(port.address());
+    assert_eq!(idle.get("/").status, 200);
+    let mut slow = Client::to(port.address());
+    slow.ask("/slow");
+    let victim = drover.worker();
+    eventually("the slow request is under way", || {
+        (drover.status().workers[0].connections == 2 && process::state(victim) == Some('S')).then_some(())
+    });
+    process::send(victim, Signal::SIGKILL);
+    let line = drover.log_line(&["worker 0 of generation 1", &format!("(process {victim})")]);
+    assert!(line.contains(" ERROR ") && line.contains("was killed by SIGKILL after "), "{line}");
+    assert!(line.contains("serving, asleep, with 2 connections: 1 working, 1 idle"), "{line}");
+}
+
+/// The master's sockets go on queueing: a client that comes meanwhile is served by the next worker.
+fn all_killed_at_once(strategy: &str) {
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = Config::new(&directory, 3).events(&format!("accept = \"{strategy}\"")).answering(&port);
+    let drover = Drover::start(&directory, &config);
     let workers = drover.workers();
     for worker in &workers {
         process::send(*worker, Signal::SIGKILL);
     }
-    // The master's socket goes on queueing: a client that comes meanwhile is served by the next worker.
-    let mut client = Client::to(port.address());
-    client.ask("/");
+    eventually("they have ended", || workers.iter().all(|pid| !process::alive(*pid)).then_some(()));
+    let mut clients: Vec<Client> = (0..20).map(|_| Client::to(port.address())).collect();
+    for client in &mut clients {
+        client.ask("/");
+    }
     replaced(&drover, 3, &workers);
-    assert_eq!(client.response().text(), "ok\n");
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "ok\n");
+    }
+}
+
+#[test]
+fn all_workers_killed_at_once_are_replaced() {
+    all_killed_at_once("exclusive");
+}
+
+#[test]
+fn each_socket_is_there_for_the_next_worker() {
+    all_killed_at_once("reuseport");
 }
 
 #[test]

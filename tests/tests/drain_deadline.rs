@@ -8,13 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_tests::http::{PATIENCE, request};
-use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
+use drover_tests::{Backend, Client, Config, Directory, Drover, Port, eventually};
 use nix::sys::signal::Signal;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// More than the buffers of both sockets hold.
 const LARGE: usize = 64 << 20;
 
+/// Listens on a port and a unix socket for requests.
 fn config(directory: &Directory, port: &Port) -> Config {
     let root = directory.join("www");
     std::fs::create_dir_all(&root).expect("the directory is ours");
@@ -62,10 +63,16 @@ fn busy(
     })
 }
 
-/// Begins a drain with every kind of connection open, over TCP and over a unix socket.
+/// Begins a drain with every kind of connection open, over TCP and over a unix socket, and passed on to servers that
+/// are silent or do not stop sending.
 fn everything_ends(signal: Signal) {
     let (directory, port) = (Directory::new(), Port::new());
-    let drover = Drover::start(&directory, &config(&directory, &port));
+    let (silent, busy_port) = (Port::new(), Port::new());
+    let servers = [(&silent, Backend::echo()), (&busy_port, Backend::new(send_for_ever))];
+    let config = servers.iter().fold(config(&directory, &port), |config, (port, server)| {
+        config.proxy(&format!("listen = [\"{}\"]\nproxy_pass = \"{}\"", port.address(), server.address()))
+    });
+    let drover = Drover::start(&directory, &config);
     let old = drover.workers();
     let over = Arc::default();
     let mut clients = Vec::new();
@@ -76,9 +83,15 @@ fn everything_ends(signal: Signal) {
         unix.set_read_timeout(Some(PATIENCE)).expect("more than zero");
         clients.extend([(what, busy(tcp, sends, &over)), (what, busy(unix, sends, &over))]);
     }
+    for (port, _) in &servers {
+        let passed_on = std::net::TcpStream::connect(port.address()).expect("connected");
+        passed_on.set_read_timeout(Some(PATIENCE)).expect("more than zero");
+        clients.push(("is passed on, such as a download", busy(passed_on, "", &over)));
+    }
     eventually("every connection is there", || {
         let open: u64 = drover.status().workers.iter().map(|worker| worker.connections).sum();
-        (open == clients.len() as u64).then_some(())
+        // Those that are passed on have another end each.
+        (open == clients.len() as u64 + 2).then_some(())
     });
     let asked = Instant::now();
     drover.signal(signal);
@@ -98,6 +111,10 @@ fn everything_ends(signal: Signal) {
             assert_eq!(received, 0, "a client that {what}");
         }
     }
+}
+
+fn send_for_ever(mut client: std::net::TcpStream) {
+    while client.write_all(&[b'x'; 4096]).is_ok() {}
 }
 
 #[test]

@@ -17,14 +17,19 @@ fn config(directory: &Directory, listen: &str) -> Config {
 /// Reloads from one listen directive to the next under load.
 fn tour(port: &Port, listens: &[String]) {
     let directory = Directory::new();
-    let drover = Drover::start(&directory, &config(&directory, &listens[0]));
+    tour_of_configs(&directory, port, listens.iter().map(|listen| config(&directory, listen)).collect());
+}
+
+/// Reloads from one config to the next under load.
+fn tour_of_configs(directory: &Directory, port: &Port, configs: Vec<Config>) {
+    let drover = Drover::start(directory, &configs[0]);
     let load = Load::start(THREADS, port.address(), "/");
     load.wait_for(100);
-    for step in listens.windows(2) {
-        config(&directory, &step[1]).write(&directory);
+    for config in &configs[1..] {
+        config.write(directory);
         drover.reload();
         load.wait_for(200);
-        load.assert_no_loss(&format!("from {} to {}", step[0], step[1]));
+        load.assert_no_loss(&format!("the reload to\n{}", config.text()));
     }
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{tally}");
@@ -67,6 +72,17 @@ fn options_change_in_place() {
         with(""),
     ];
     tour(&port, &listens);
+}
+
+/// The socket stays; what is queued on it when the new workers come is served as the new config says.
+#[test]
+fn an_address_changes_its_service() {
+    let (directory, port, behind) = (Directory::new(), Port::new(), Port::new());
+    let (front, back) = (format!("\"{}\"", port.address()), format!("\"{}\"", behind.address()));
+    let served = config(&directory, &format!("{front}, {back}"));
+    let passed_on = config(&directory, &back).proxy(&format!("listen = [{front}]\nproxy_pass = {back}"));
+    let configs = [&served, &passed_on, &served, &passed_on, &served].map(Config::clone);
+    tour_of_configs(&directory, &port, configs.into());
 }
 
 #[test]

@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("drover-event", &["drover-sys"]),
     ("drover-upstream", &["drover-event", "drover-config", "drover-sys"]),
     ("drover-service", &["drover-event", "drover-config"]),
+    ("drover-import", &["drover-config"]),
     ("drover-tls", &["drover-event", "drover-config"]),
     ("drover-http", &["drover-service", "drover-upstream", "drover-tls", "drover-event", "drover-config"]),
     ("drover-stream", &["drover-service", "drover-upstream", "drover-tls", "drover-event", "drover-config"]),
@@ -22,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "drover-daemon",
         &[
             "drover-http",
+            "drover-import",
             "drover-stream",
             "drover-service",
             "drover-upstream",

@@ -39,6 +39,11 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Have a running daemon open its log files again, after they were moved
     Reopen(ConfigFile),
+    /// Write the config that does what an nginx.conf does
+    ///
+    /// Prints the config to standard output, and to standard error what became of each directive: what was carried
+    /// over, with what difference, and what was not. A directive that was not is left as a comment at its place.
+    Import(ImportArgs),
     /// Have the executable that is installed by now take over from a running daemon
     ///
     /// Starts it beside the running master with the same listen sockets, waits until its workers serve, and has the
@@ -75,6 +80,23 @@ pub(crate) struct StopArgs {
     /// Close all connections at once instead
     #[arg(long)]
     pub(crate) fast: bool,
+}
+
+/// Arguments of `drover import`.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    /// The nginx.conf
+    #[arg(value_name = "FILE", required_unless_present = "reference")]
+    pub(crate) path: Option<PathBuf>,
+    /// Print only what became of each directive
+    #[arg(long)]
+    pub(crate) report: bool,
+    /// Exit with 2 if something was not carried over
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print what each directive becomes instead, in Markdown
+    #[arg(long, conflicts_with_all = ["path", "report", "strict"])]
+    pub(crate) reference: bool,
 }
 
 /// Arguments of `drover upgrade`.

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => commands::reload(args),
         Command::Stop(args) => commands::stop(args),
         Command::Reopen(args) => commands::reopen(args),
+        Command::Import(args) => commands::import(args),
         Command::Upgrade(args) => commands::upgrade(args),
         Command::Status(args) => commands::status(args),
     };

@@ -181,6 +181,9 @@ impl Master {
                 return Split::Continue(());
             }
         };
+        if let (Some(plans), Some(before)) = (&candidate.plans, &self.generation.plans) {
+            plans.inherit(before);
+        }
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut started = Ok(());
         for number in 0..candidate.workers {

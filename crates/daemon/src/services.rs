@@ -52,6 +52,11 @@ impl Plans {
         Ok(Self { http, stream: drover_stream::Plan::new(&config.stream, workers)? })
     }
 
+    /// Takes over what the plans of the generation before know of servers that these have too.
+    pub(crate) fn inherit(&self, before: &Plans) {
+        self.stream.inherit(&before.stream);
+    }
+
     /// The listeners that are needed.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
         self.http_listeners().chain(self.stream.listeners())

@@ -17,7 +17,7 @@ use std::time::Duration;
 use nix::sys::socket::{MsgFlags, recv};
 use tracing::debug;
 
-use crate::connection::{Asked, Idle, NONE, Phase};
+use crate::connection::{Asked, Connection, Idle, NONE, Phase};
 use crate::core::{Core, State};
 use crate::event::{Direction, EventId, Flags};
 use crate::readiness;
@@ -69,33 +69,77 @@ impl Core {
     /// How it ended, where that had not been told yet; it is closed, and its keeper is not told again.
     /// `Closed` for one whose end was told.
     pub fn take_kept(&self, kept: Kept, read_timeout: Duration) -> Result<Stream, KeptEnd> {
-        let mut state = self.state();
-        let slot = state.slots.resolve(kept.0).filter(|&slot| state.slots[slot].keeper != NONE);
-        let Some(slot) = slot else { return Err(KeptEnd::Closed) };
-        self.release_kept(&mut state, slot);
-        let event = EventId::of_slot(slot, Direction::Read);
-        // Its handler may be posted and not have run yet.
-        let happened = state.events[event].flags.has(Flags::READY | Flags::END);
-        let asked = state.slots[slot].asked.map(KeptEnd::Asked);
-        if let Some(end) = asked.or_else(|| happened.then(|| found_end(&state, slot))?) {
-            self.give_back(&mut state, slot);
-            return Err(end);
+        {
+            let state = &mut *self.state();
+            let slot = state.slots.resolve(kept.0).filter(|&slot| state.slots[slot].keeper != NONE);
+            let Some(slot) = slot else { return Err(KeptEnd::Closed) };
+            self.release_kept(state, slot);
+            let event = EventId::of_slot(slot, Direction::Read);
+            let connection = &mut state.slots[slot];
+            // Its handler may be posted and not have run yet.
+            if connection.asked.is_some() || state.events[event].flags.has(Flags::READY | Flags::END) {
+                let end = connection.asked.map(KeptEnd::Asked).or_else(|| found_end(state, slot));
+                if let Some(end) = end {
+                    self.give_back(state, slot);
+                    return Err(end);
+                }
+            }
+            self.set_timeout(state, event, read_timeout);
         }
-        self.set_timeout(&mut state, event, read_timeout);
-        drop(state);
-        let stream = Stream::new(self.clone(), slot);
-        stream.set_phase(Phase::WaitingUpstream);
-        Ok(stream)
+        Ok(Stream::new(self.clone(), kept.0.index()))
     }
 
     /// The slot's read event belongs to tasks again.
+    #[inline]
     fn release_kept(&self, state: &mut State, slot: u32) {
         state.slots[slot].keeper = NONE;
         state.slots.set_idle(slot, None);
         let event = &mut state.events[EventId::of_slot(slot, Direction::Read)];
         event.handler = task::resume_waiting;
         event.flags.clear(Flags::WAITING);
+        self.change_phase(&mut state.slots[slot], Phase::WaitingUpstream);
         self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
+    }
+
+    /// The phase of a connection other than the one that is served.
+    #[inline]
+    fn change_phase(&self, connection: &mut Connection, phase: Phase) {
+        self.stats().leave_phase(connection.phase);
+        self.stats().enter_phase(phase);
+        connection.phase = phase;
+    }
+
+    /// Leaves a slot to the loop, if it is well.
+    fn keep(&self, slot: u32, keeper: KeeperNumber, timeout: Duration) -> Result<Kept, KeptEnd> {
+        let state = &mut *self.state();
+        let read = EventId::of_slot(slot, Direction::Read);
+        if state.draining {
+            return Err(KeptEnd::Asked(Asked::Drain));
+        }
+        if state.events[read].flags.has(Flags::READY | Flags::END)
+            && let Some(end) = found_end(state, slot)
+        {
+            return Err(end);
+        }
+        readiness::handle_read_event(state, slot).map_err(|_| KeptEnd::Failed)?;
+        let event = &mut state.events[read];
+        event.flags.clear(Flags::READY | Flags::TIMED_OUT);
+        event.flags.set(Flags::WAITING);
+        event.handler = end_kept;
+        event.task = NONE;
+        let write = EventId::of_slot(slot, Direction::Write);
+        let event = &mut state.events[write];
+        event.flags.clear(Flags::WAITING);
+        if event.timer.is_set() {
+            self.cancel_timer(state, write);
+        }
+        self.set_timeout(state, read, timeout);
+        state.slots.set_idle(slot, Some(Idle::Further));
+        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
+        let connection = &mut state.slots[slot];
+        connection.keeper = keeper.0;
+        self.change_phase(connection, Phase::Idle);
+        Ok(Kept(Token::new(slot, connection.generation)))
     }
 }
 
@@ -107,36 +151,7 @@ impl Stream {
     /// # Errors
     /// Something was there to receive, the peer had closed, or the worker drains.
     pub fn keep(self, keeper: KeeperNumber, timeout: Duration) -> Result<Kept, KeptEnd> {
-        self.set_phase(Phase::Idle);
-        let core = self.core().clone();
-        let slot = self.slot();
-        let mut state = core.state();
-        let event = EventId::of_slot(slot, Direction::Read);
-        let end = if state.draining {
-            Some(KeptEnd::Asked(Asked::Drain))
-        } else if state.events[event].flags.has(Flags::READY | Flags::END) {
-            found_end(&state, slot)
-        } else {
-            None
-        };
-        let watched = readiness::handle_read_event(&mut state, slot);
-        if let Some(end) = end.or(watched.err().map(|_| KeptEnd::Failed)) {
-            drop(state);
-            return Err(end);
-        }
-        let waiting = &mut state.events[event];
-        waiting.flags.clear(Flags::READY | Flags::TIMED_OUT);
-        waiting.flags.set(Flags::WAITING);
-        waiting.handler = end_kept;
-        waiting.task = NONE;
-        state.events[EventId::of_slot(slot, Direction::Write)].flags.clear(Flags::WAITING);
-        core.cancel_timer(&mut state, EventId::of_slot(slot, Direction::Write));
-        core.set_timeout(&mut state, event, timeout);
-        state.slots[slot].keeper = keeper.0;
-        state.slots.set_idle(slot, Some(Idle::Further));
-        core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
-        let kept = Kept(state.slots.token(slot));
-        drop(state);
+        let kept = self.core().keep(self.slot(), keeper, timeout)?;
         // The slot is not given back: it is the loop's now.
         self.forget();
         Ok(kept)

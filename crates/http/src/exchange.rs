@@ -8,7 +8,10 @@ use drover_event::Millis;
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Head;
 use crate::h1::method::Method;
-use crate::handler::files::OpenFile;
+use crate::h1::name::Name;
+use crate::handler::files::multipart::Parts;
+use crate::handler::files::offers::Encoded;
+use crate::handler::files::open_file::OpenFile;
 use crate::response::{self, Date, Fate};
 use crate::variables::Template;
 
@@ -35,6 +38,11 @@ impl Request<'_> {
         self.head.path(self.bytes)
     }
 
+    /// Whether a field of this name is there.
+    pub(crate) fn has(&self, name: Name) -> bool {
+        self.head.values(name, self.bytes).next().is_some()
+    }
+
     /// Whether the answer has a body, where its status allows one.
     pub(crate) fn wants_body(&self) -> bool {
         self.head.method != Method::Head
@@ -46,6 +54,10 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// Several ranges of a file.
+    Parts(Box<Parts>),
+    /// A file that is encoded on its way.
+    Encoded(Box<Encoded>),
     /// Nothing is answered here: the request goes on elsewhere. Nothing of the answer stands in the output.
     Elsewhere(Box<Elsewhere>),
 }
@@ -64,16 +76,18 @@ pub(crate) struct Answer {
     /// Bytes of the body that stand in the output.
     pub(crate) body: usize,
     pub(crate) rest: Rest,
+    /// The head says that the connection closes, whatever was to become of it.
+    pub(crate) closes: bool,
 }
 
 impl Answer {
     pub(crate) fn complete(status: u16, body: usize) -> Answer {
-        Answer { status, body, rest: Rest::Nothing }
+        Answer { status, body, rest: Rest::Nothing, closes: false }
     }
 
     /// No answer: the request goes on elsewhere.
     pub(crate) fn elsewhere(status: u16, to: Elsewhere) -> Answer {
-        Answer { status, body: 0, rest: Rest::Elsewhere(Box::new(to)) }
+        Answer { rest: Rest::Elsewhere(Box::new(to)), ..Answer::complete(status, 0) }
     }
 }
 

@@ -22,6 +22,7 @@
 mod access;
 mod conditional;
 pub mod config;
+mod encoding;
 mod error_pages;
 mod exchange;
 #[doc(hidden)]
@@ -38,6 +39,7 @@ mod own;
 pub(crate) mod path;
 mod pattern;
 mod plan;
+mod range;
 mod request_id;
 mod response;
 mod router;

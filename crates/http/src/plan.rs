@@ -14,10 +14,11 @@ use drover_service::access_log::{LogPlan, Target};
 
 use crate::access::TrustedProxies;
 use crate::config::{self, AccessRule, Listener};
+use crate::encoding::Levels;
 use crate::error_pages::{ErrorPageError, ErrorPages};
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
-use crate::handler::files::StorePlan;
+use crate::handler::files::store::StorePlan;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
@@ -129,6 +130,9 @@ pub(crate) struct Compiled {
     /// For requests that reach no location.
     pub(crate) default_log: Option<LogUse>,
     pub(crate) store: StorePlan,
+    pub(crate) levels: Levels,
+    /// Responses that a worker encodes at a time.
+    pub(crate) encoders: u32,
 }
 
 /// How long a connection is waited for.

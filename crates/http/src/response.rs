@@ -2,6 +2,8 @@
 
 use drover_service::text::push_number;
 
+use crate::exchange::{Answer, Request};
+
 /// Length of a date as HTTP writes it (`Sun, 06 Nov 1994 08:49:37 GMT`).
 pub(crate) const DATE_LENGTH: usize = 29;
 
@@ -196,6 +198,12 @@ impl Prepared {
 
     pub(crate) fn status(&self) -> u16 {
         self.status
+    }
+
+    /// Appends the answer to `request`.
+    pub(crate) fn answer(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        let body = self.push(request.fate, request.wants_body(), out, request.date);
+        Answer::complete(self.status, body)
     }
 
     /// Appends the answer, to a HEAD request without its body; gives the length of the body appended.

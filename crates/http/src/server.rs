@@ -10,9 +10,10 @@ use drover_service::access_log::LocalTime;
 use drover_service::{Logs, OpenLogError};
 use jiff::tz::TimeZone;
 
+use crate::encoding::encoders::Encoders;
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
-use crate::handler::files::FileStore;
+use crate::handler::files::store::FileStore;
 use crate::plan::{Compiled, LogUse, Plan};
 use crate::request_id::RequestIds;
 use crate::variables::Facts;
@@ -59,7 +60,7 @@ impl Plan {
         let state = Rc::new(WorkerState {
             logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
-            store: FileStore::new(&self.0.store),
+            store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
             ids: RequestIds::new().map_err(StartError::Random)?,

@@ -135,7 +135,8 @@ async fn connect(tunnel: &mut Tunnel, upstream: usize) -> Result<(), CloseReason
     let mut last = None;
     loop {
         let claim = attempts
-            .claim(core.now())
+            .claim_resolved(core)
+            .await
             .map_err(|none| last.unwrap_or_else(|| why_none(record, core, none)))?;
         record.tries(claim.peer());
         let began = core.now();

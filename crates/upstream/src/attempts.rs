@@ -68,10 +68,7 @@ impl Attempts {
         read_timeout: Duration,
     ) -> Result<Lease, Failure> {
         let fresh = self.again || connection == Connection::Fresh;
-        let claim = match self.claim(core.now()) {
-            Err(NoPeer::Unresolved) => Box::pin(self.claim_resolved(core)).await?,
-            claim => claim?,
-        };
+        let claim = self.claim_resolved(core).await?;
         let claim = match fresh {
             true => claim,
             false => match claim.take_kept(core, read_timeout) {
@@ -83,10 +80,25 @@ impl Attempts {
         Box::pin(claim.connect(core, read_timeout)).await
     }
 
-    /// A place at the next peer, without a connection.
+    /// As [`Attempts::claim`], and waits for the first answer where no name has an address yet, at most for
+    /// `connect_timeout`: so it is in a worker that has just started.
     ///
     /// # Errors
     /// There is no peer to try.
+    pub async fn claim_resolved(&mut self, core: &Core) -> Result<Claim, NoPeer> {
+        match self.claim(core.now()) {
+            Err(NoPeer::Unresolved) => {}
+            claim => return claim,
+        }
+        Box::pin(self.upstream.wait_for_names()).await;
+        self.peers = self.upstream.peers();
+        self.claim(core.now())
+    }
+
+    /// A place at the next peer, without a connection.
+    ///
+    /// # Errors
+    /// There is no peer to try. [`NoPeer::Unresolved`] may be over in a moment.
     pub fn claim(&mut self, now: Millis) -> Result<Claim, NoPeer> {
         if std::mem::take(&mut self.again)
             && let Some(claim) = self.claim_again(now)
@@ -101,13 +113,6 @@ impl Attempts {
         self.numbers[usize::from(self.tried)] = number;
         self.tried += 1;
         Ok(claim)
-    }
-
-    /// A place at a peer once the names have addresses, for a worker that has just started.
-    async fn claim_resolved(&mut self, core: &Core) -> Result<Claim, NoPeer> {
-        self.upstream.wait_for_names().await;
-        self.peers = self.upstream.peers();
-        self.claim(core.now())
     }
 
     fn claim_again(&self, now: Millis) -> Option<Claim> {

@@ -42,7 +42,7 @@ enum Fault {
 /// Checks every peer whenever it is due, for as long as the worker serves.
 pub(crate) async fn keep_checking(core: Core, upstream: Rc<Upstream>) {
     let Some(check) = upstream.plan().config().health_check.as_deref() else { return };
-    let (interval, timeout) = (milliseconds(check.interval), milliseconds(check.timeout));
+    let (interval, timeout) = (milliseconds(check.interval), milliseconds(check.time()));
     while !core.is_draining() {
         let now = core.now().as_u64();
         let mut next = now + interval;
@@ -124,9 +124,9 @@ async fn probe(core: &Core, upstream: &Upstream, peer: &Peer, check: &HealthChec
         }
         (target, _) => target.clone(),
     };
-    let stream = core.connect(&target, source, check.timeout).await?;
+    let stream = core.connect(&target, source, check.time()).await?;
     let elapsed = Duration::from_millis(core.now().since(started));
-    let left = check.timeout.saturating_sub(elapsed).max(Duration::from_millis(1));
+    let left = check.time().saturating_sub(elapsed).max(Duration::from_millis(1));
     stream.set_read_timeout(left);
     stream.set_write_timeout(left);
     if let Some(path) = &check.path {

@@ -9,7 +9,8 @@
 //! * Its tables have `upstreams: BTreeMap<String, config::Upstream>`; its check calls
 //!   [`config::Upstream::check`] for each, and checks the variables of `hash` itself. An address where an
 //!   upstream's name could stand is [`config::Upstream::new`] with one server.
-//! * In the master, before the fork: [`Plan::new`] for each, with the number of workers.
+//! * In the master, before the fork: [`Plan::new`] for each, with the number of workers; at a reload then
+//!   [`Plan::inherit`] from the plan of the same name.
 //! * In a worker: [`Upstream::start`].
 //! * For each request or connection: [`Upstream::begin`], then attempts, as below.
 //!
@@ -89,6 +90,7 @@ mod balance;
 mod check;
 pub mod config;
 mod failure;
+mod inherit;
 mod lease;
 mod passive;
 mod peer;

@@ -65,6 +65,7 @@ fn store(words: &PeerBlock, word: PeerWord, value: u64) {
 }
 
 /// The bits of [`PeerWord::Trouble`].
+#[inline]
 pub(crate) fn trouble(words: &PeerBlock) -> u64 {
     words[PeerWord::Trouble as usize].load(Acquire)
 }

@@ -4,7 +4,6 @@
 //! round robin and the connections it keeps, stands here.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -25,6 +24,7 @@ pub struct Peer {
     pub(crate) target: Target,
     pub(crate) name: Box<str>,
     pub(crate) identity: u64,
+    /// In [`WEIGHT_UNIT`]s.
     pub(crate) weight: u64,
     pub(crate) backup: bool,
     /// 0 for no limit.
@@ -36,7 +36,7 @@ pub struct Peer {
     pub(crate) counted: bool,
     pub(crate) current: Cell<i64>,
     /// The longest kept first.
-    pub(crate) kept: RefCell<VecDeque<KeptConnection>>,
+    pub(crate) kept: RefCell<Vec<KeptConnection>>,
     /// The server has this address no longer, or the block is another peer's.
     pub(crate) gone: Cell<bool>,
 }
@@ -81,12 +81,16 @@ impl Peer {
         passive::standing(&self.shared, &self.rules, now.as_u64())
     }
 
-    /// Its weight in [`WEIGHT_UNIT`]s at this moment; 0 where it is not to be used.
+    /// Its weight at this moment; 0 where it is not to be used.
+    #[inline]
     pub(crate) fn weight_now(&self, now: Millis) -> u64 {
+        if self.max_connections == 0 && passive::trouble(&self.shared) == 0 {
+            return self.weight;
+        }
         match self.standing(now) {
             Standing::Unusable => 0,
-            Standing::Trial => self.weight * WEIGHT_UNIT,
-            Standing::Usable(part) => self.weight * part,
+            Standing::Trial => self.weight,
+            Standing::Usable(part) => self.weight * part / WEIGHT_UNIT,
         }
     }
 

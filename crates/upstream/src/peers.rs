@@ -14,7 +14,7 @@ use drover_event::{Millis, Target};
 
 use crate::balance::Candidates;
 use crate::config::{self, Balance};
-use crate::passive::Rules;
+use crate::passive::{Rules, WEIGHT_UNIT};
 use crate::peer::{self, Peer};
 use crate::plan::{Plan, StartError};
 use crate::words::PeerWord;
@@ -60,6 +60,7 @@ impl Peers {
     }
 
     /// The numbers of those that come first, and of the backups.
+    #[inline]
     pub(crate) fn groups(&self) -> [Range<usize>; 2] {
         [0..self.primaries, self.primaries..self.all.len()]
     }
@@ -109,7 +110,7 @@ fn peer_at(
         name: target.to_string().into(),
         identity: peer::identity(&target),
         target,
-        weight: u64::from(server.weight),
+        weight: u64::from(server.weight) * WEIGHT_UNIT,
         backup: server.backup,
         max_connections: u64::from(server.max_connections),
         rules: Rules::of(server),
@@ -126,40 +127,52 @@ fn peer_at(
 
 /// Some of the peers as they stand at a moment, without those that were tried.
 pub(crate) struct Present<'a> {
-    pub(crate) peers: &'a Peers,
-    pub(crate) group: Range<usize>,
-    pub(crate) tried: &'a [u16],
-    pub(crate) now: Millis,
+    peers: &'a [Rc<Peer>],
+    /// The number of the first of them.
+    first: usize,
+    tried: &'a [u16],
+    now: Millis,
 }
 
-impl Present<'_> {
-    fn peer(&self, number: usize) -> &Peer {
-        &self.peers.all[self.group.start + number]
+impl<'a> Present<'a> {
+    /// Those of `peers` that have the numbers of `group`.
+    #[inline]
+    pub(crate) fn new(peers: &'a Peers, group: Range<usize>, tried: &'a [u16], now: Millis) -> Self {
+        Present { first: group.start, peers: &peers.all[group], tried, now }
+    }
+
+    fn was_tried(&self, number: usize) -> bool {
+        self.tried.iter().any(|&tried| usize::from(tried) == self.first + number)
     }
 }
 
 impl Candidates for Present<'_> {
+    #[inline]
     fn count(&self) -> usize {
-        self.group.len()
+        self.peers.len()
     }
 
+    #[inline]
     fn weight(&self, number: usize) -> u64 {
-        if self.tried.iter().any(|&tried| usize::from(tried) == self.group.start + number) {
+        if !self.tried.is_empty() && self.was_tried(number) {
             return 0;
         }
-        self.peer(number).weight_now(self.now)
+        self.peers[number].weight_now(self.now)
     }
 
+    #[inline]
     fn active(&self, number: usize) -> u64 {
-        self.peer(number).active()
+        self.peers[number].active()
     }
 
+    #[inline]
     fn identity(&self, number: usize) -> u64 {
-        self.peer(number).identity
+        self.peers[number].identity
     }
 
+    #[inline]
     fn current(&self, number: usize) -> &Cell<i64> {
-        &self.peer(number).current
+        &self.peers[number].current
     }
 }
 
@@ -217,7 +230,7 @@ mod tests {
         let failed = &one.all[0];
         assert!(passive::fail(&failed.shared, &failed.rules, NOW.as_u64()));
         assert_eq!(two.all[0].standing(NOW), Standing::Unusable);
-        assert_eq!((two.all[0].weight_now(NOW), two.all[1].weight_now(NOW)), (0, passive::WEIGHT_UNIT));
+        assert_eq!((two.all[0].weight_now(NOW), two.all[1].weight_now(NOW)), (0, WEIGHT_UNIT));
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Upstream {
         let [group, _] = peers.groups();
         let now = self.core.now();
         for _ in 0..self.core.settings().worker as usize % group.len().max(1) {
-            let _ = round_robin(&Present { peers, group: group.clone(), tried: &[], now });
+            let _ = round_robin(&Present::new(peers, group.clone(), &[], now));
         }
     }
 
@@ -150,7 +150,7 @@ impl Upstream {
     fn part_with(&self, peer: &Peer) {
         peer.end_tallies();
         loop {
-            let Some(connection) = peer.kept.borrow_mut().pop_back() else { break };
+            let Some(connection) = peer.kept.borrow_mut().pop() else { break };
             self.one_less(peer);
             drop(self.core.take_kept(connection.kept, Duration::ZERO));
         }
@@ -191,13 +191,11 @@ impl Upstream {
         for group in peers.groups() {
             // One that looked usable may have been taken by another worker a moment ago.
             for _ in 0..group.len() {
-                let present = Present { peers, group: group.clone(), tried, now };
+                let present = Present::new(peers, group.clone(), tried, now);
                 let Some(chosen) = self.choose_among(&present, key) else { break };
                 let number = (group.start + chosen) as u16;
                 let Some(peer) = peers.get(number) else { break };
-                if peer.standing(now) == Standing::Trial
-                    && !passive::claim_trial(&peer.shared, &peer.rules, now.as_u64())
-                {
+                if passive::trouble(&peer.shared) != 0 && !may_try(peer, now) {
                     continue;
                 }
                 if let Some(claim) = Claim::new(self, peer, now) {
@@ -240,7 +238,7 @@ impl Upstream {
         read_timeout: Duration,
     ) -> Option<(Stream, u32)> {
         loop {
-            let connection = peer.kept.borrow_mut().pop_back()?;
+            let connection = peer.kept.borrow_mut().pop()?;
             self.one_less(peer);
             match core.take_kept(connection.kept, read_timeout) {
                 Ok(stream) => return Some((stream, connection.requests)),
@@ -262,7 +260,7 @@ impl Upstream {
         }
         let since = core.now();
         if let Ok(kept) = stream.keep(keeper, config.keepalive_timeout) {
-            peer.kept.borrow_mut().push_back(KeptConnection { kept, requests, since });
+            peer.kept.borrow_mut().push(KeptConnection { kept, requests, since });
             peer.count(Tally::Kept, 1);
             self.kept.set(self.kept.get() + 1);
         }
@@ -270,19 +268,27 @@ impl Upstream {
 
     fn close_longest_kept(&self, core: &Core) {
         let peers = self.peers();
-        let first = |peer: &Rc<Peer>| peer.kept.borrow().front().map(|connection| connection.since);
+        let first = |peer: &Rc<Peer>| peer.kept.borrow().first().map(|connection| connection.since);
         let longest = peers.iter().filter(|peer| first(peer).is_some()).min_by_key(|peer| first(peer));
         let Some(peer) = longest else { return };
-        let connection = peer.kept.borrow_mut().pop_front();
-        if let Some(connection) = connection {
-            self.one_less(peer);
-            drop(core.take_kept(connection.kept, Duration::ZERO));
-        }
+        let connection = peer.kept.borrow_mut().remove(0);
+        self.one_less(peer);
+        drop(core.take_kept(connection.kept, Duration::ZERO));
     }
 
     fn one_less(&self, peer: &Peer) {
         self.kept.set(self.kept.get() - 1);
         peer.count(Tally::Kept, 1u64.wrapping_neg());
+    }
+}
+
+/// Whether this request may be sent to a peer in trouble: if it was given up, only one tries it.
+#[cold]
+fn may_try(peer: &Peer, now: Millis) -> bool {
+    match peer.standing(now) {
+        Standing::Unusable => false,
+        Standing::Trial => passive::claim_trial(&peer.shared, &peer.rules, now.as_u64()),
+        Standing::Usable(_) => true,
     }
 }
 

@@ -17,7 +17,7 @@ use support::{Backend, ask, run, server, start, until, upstream};
 fn check() -> HealthCheck {
     HealthCheck {
         interval: Duration::from_millis(20),
-        timeout: Duration::from_secs(2),
+        timeout: Some(Duration::from_secs(2)),
         rise: 2,
         fall: 2,
         ..HealthCheck::default()
@@ -127,7 +127,8 @@ fn bytes_that_have_to_come_back_decide() {
         expect: Some(Located::from(expect.to_owned())),
         ..check()
     };
-    let (good, bad) = (says("ong"), HealthCheck { timeout: Duration::from_millis(100), ..says("pang") });
+    let (good, bad) =
+        (says("ong"), HealthCheck { timeout: Some(Duration::from_millis(100)), ..says("pang") });
     let config = upstream(vec![server(peer.address)]);
     run(Settings::default(), async move |core: Core| {
         let good = start(&core, &with_check(config.clone(), good));

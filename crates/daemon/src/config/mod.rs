@@ -59,6 +59,15 @@ impl Config {
         }
     }
 
+    /// What is wrong with a text that stands in no file.
+    pub(crate) fn check_text(name: &str, text: &str, system: &System) -> Findings {
+        let (config, mut findings) = drover_config::parse::<Config>(name, text);
+        if let Some(config) = &config {
+            config.check(system, &mut findings);
+        }
+        findings
+    }
+
     fn filled_in(mut self, system: &System) -> Config {
         let process = &mut self.process;
         let runtime_dir = process.runtime_dir.get_or_insert_with(|| system.runtime_dir());

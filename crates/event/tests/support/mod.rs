@@ -93,7 +93,7 @@ impl Scripted {
     /// The descriptor that was watched last.
     pub fn watched_last(&self) -> RawFd {
         let added = self.script.take_calls().into_iter().rev().find_map(|call| match call {
-            Call::Add { descriptor, .. } => Some(descriptor),
+            Call::Add { descriptor, .. } | Call::AddConnection { descriptor } => Some(descriptor),
             _ => None,
         });
         added.expect("something was watched")

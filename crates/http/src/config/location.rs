@@ -6,7 +6,9 @@ use std::time::Duration;
 use drover_config::{Located, Node, Output, Reader, Size, Value};
 
 use super::path_match::PathMatch;
-use super::{AccessLog, AccessRule, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Rule};
+use super::{
+    AccessLog, AccessRule, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Rule,
+};
 
 drover_config::table! {
     /// What is served under a path.
@@ -38,6 +40,15 @@ drover_config::table! {
         /// Files that stand for a directory; else the server's.
         #[example = "[\"index.html\"]"]
         pub index: Option<Vec<Located<String>>> = None,
+        /// Whether a directory without such a file is listed; else as the server says.
+        #[example = "true"]
+        pub autoindex: Option<bool> = None,
+        /// Encodings in which a file may lie beside itself; else the server's.
+        #[example = "[\"br\", \"gzip\"]"]
+        pub precompressed: Option<Vec<Located<Coding>>> = None,
+        /// Encodings to offer for responses on their way; else as in [http.compression].
+        #[example = "[\"zstd\", \"br\", \"gzip\"]"]
+        pub compression: Option<Vec<Located<Coding>>> = None,
         /// A fixed answer instead of files.
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
@@ -67,6 +78,9 @@ impl Location {
             limit_connections: None,
             root: None,
             index: None,
+            autoindex: None,
+            precompressed: None,
+            compression: None,
             return_: None,
             client_body_size: None,
             access_log: None,
@@ -85,6 +99,9 @@ impl Location {
         inner.limit_connections = inner.limit_connections.or_else(|| outer.limit_connections.clone());
         inner.root = inner.root.or_else(|| outer.root.clone());
         inner.index = inner.index.or_else(|| outer.index.clone());
+        inner.autoindex = inner.autoindex.or(outer.autoindex);
+        inner.precompressed = inner.precompressed.or_else(|| outer.precompressed.clone());
+        inner.compression = inner.compression.or_else(|| outer.compression.clone());
         inner.client_body_size = inner.client_body_size.or(outer.client_body_size);
         inner.access_log = inner.access_log.or_else(|| outer.access_log.clone());
         inner

@@ -6,6 +6,7 @@
 mod access;
 mod access_log;
 mod check;
+mod compression;
 mod error_page;
 mod expression;
 mod headers;
@@ -26,6 +27,7 @@ use drover_config::{Located, Size};
 
 pub use access::{AccessRule, RealIp};
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
+pub use compression::{Coding, Compression};
 pub use error_page::{ErrorPage, PageStatus};
 pub use expression::Expression;
 pub use headers::{HeaderChange, Headers};
@@ -81,9 +83,14 @@ drover_config::table! {
         pub server_tokens: bool = true,
         /// Whether files that are not cached are sent by the kernel, without copying them to user space.
         pub sendfile: bool = true,
+        /// Ranges that a request may ask for, else it gets the whole file; 0 for no ranges.
+        #[range = 0..=1000]
+        pub max_ranges: u32 = 16,
         /// Media types by file extension, before those built in.
         #[example = "wasm = \"application/wasm\""]
         pub types: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        /// Encoding of responses on their way, as far as the client accepts it.
+        pub compression: Compression = Compression::default(),
         /// Files that each worker keeps open.
         pub open_file_cache: OpenFileCache = OpenFileCache::default(),
         /// The log of requests.
@@ -140,6 +147,10 @@ drover_config::table! {
         pub root: Option<Located<PathBuf>> = None,
         /// Files that stand for a directory, the first that exists.
         pub index: Vec<Located<String>> = vec!["index.html".to_owned().into()],
+        /// Whether a directory without such a file is listed.
+        pub autoindex: bool = false,
+        /// Encodings in which a file may lie beside itself (.gz, .br, .zst) and is sent, unless that one is older.
+        pub precompressed: Vec<Located<Coding>> = Vec::new(),
         /// Steps that a request goes through before its location is looked for.
         pub rules: Vec<Rule> = Vec::new(),
         /// Changes to the fields of responses; else as in [http].
@@ -170,6 +181,8 @@ impl Server {
             server_names: Vec::new(),
             root: None,
             index: vec!["index.html".to_owned().into()],
+            autoindex: false,
+            precompressed: Vec::new(),
             rules: Vec::new(),
             headers: None,
             error_pages: None,

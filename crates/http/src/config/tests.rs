@@ -114,6 +114,27 @@ fn locations_match_something_and_serve_something() {
 }
 
 #[test]
+fn encodings_and_their_types_make_sense() {
+    assert!(messages("[compression]\nencodings = [\"zstd\", \"br\", \"gzip\"]").is_empty());
+    assert_eq!(messages("[compression]\nencodings = [\"br\", \"br\"]"), ["`encodings` has \"br\" twice"]);
+    for kind in ["html", "text/", "/html", "text/h*", "*/*", "text/html; charset=utf-8", ""] {
+        let text = format!("[compression]\ntypes = [{kind:?}]");
+        assert_eq!(messages(&text), [format!("{kind:?} is no media type")]);
+    }
+    let location =
+        |text: &str| messages(&with_locations(&format!("[[servers.locations]]\npath = \"/\"\n{text}")));
+    assert_eq!(
+        location("root = \"/\"\nprecompressed = [\"gzip\", \"gzip\"]"),
+        ["`precompressed` has \"gzip\" twice"]
+    );
+    assert_eq!(location("root = \"/\"\ncompression = [\"br\", \"br\"]"), ["`compression` has \"br\" twice"]);
+    assert_eq!(
+        location("precompressed = [\"gzip\"]\nreturn = { status = 200 }"),
+        ["`precompressed` has no effect here"]
+    );
+}
+
+#[test]
 fn answers_make_sense() {
     let answer = |text: &str| {
         messages(&with_locations(&format!("[[servers.locations]]\npath = \"/\"\nreturn = {{ {text} }}")))

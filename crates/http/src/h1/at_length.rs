@@ -3,17 +3,15 @@
 //! Drives [`Work`] on: fulfils what [`Work::advance`] asks for, until the connection is idle again or closed.
 
 use std::io;
-use std::ops::Range;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use drover_event::{Phase, StreamError};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::connection::Conversation;
-use super::work::{Step, Work};
-use crate::handler::files::{Content, OpenFile};
+use super::send::{self, flush};
+use super::step::Step;
+use super::work::Work;
 
 /// Goes on where waiting is needed, until the connection is idle again (true) or closed (false).
 pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work>, Step)) -> bool {
@@ -54,7 +52,9 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
                 on.stream.set_phase(Phase::Working);
                 on.stream.core().sleep(delay).await;
             }
-            Step::Send(file, range) => send(on, work, &file, range).await?,
+            Step::Send(file, range) => send::file(on, work, &file, range).await?,
+            Step::SendParts(parts) => send::parts(on, work, &parts).await?,
+            Step::SendEncoded(encoded) => send::encoded(on, work, *encoded).await?,
             Step::Close { linger } => {
                 flush(on, work).await?;
                 if linger {
@@ -102,104 +102,6 @@ fn take_received(
 
 fn closed_early() -> StreamError {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the client closed within a request").into()
-}
-
-/// Sends the output.
-async fn flush(on: &Conversation, work: &mut Work) -> Result<(), StreamError> {
-    send_all(on, &work.output[work.sent..], false).await?;
-    work.output.clear();
-    work.sent = 0;
-    Ok(())
-}
-
-/// Sends `bytes`. The time-out is for the time between two sends.
-async fn send_all(on: &Conversation, mut bytes: &[u8], more: bool) -> Result<(), StreamError> {
-    while !bytes.is_empty() {
-        match on.stream.try_send(bytes, more) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => writable(on).await?,
-            Err(fault) => return Err(fault.into()),
-        }
-    }
-    Ok(())
-}
-
-async fn writable(on: &Conversation) -> Result<(), StreamError> {
-    on.stream.set_phase(Phase::Sending);
-    on.stream.set_write_timeout(on.worker.plan.timeouts.send);
-    let ready = on.stream.writable().await;
-    on.stream.clear_write_timeout();
-    ready
-}
-
-/// From this size on a part of a file is sent apart from the head. Joined by `MSG_MORE`, the head would
-/// shift every page of the file over the borders of segments, which costs the kernel 40 % more for 100 KiB.
-const HEAD_ALONE: u64 = 16 * 1024;
-
-/// Sends the output and a part of a file, and finishes the answer.
-async fn send(
-    on: &mut Conversation,
-    work: &mut Work,
-    file: &OpenFile,
-    range: Range<u64>,
-) -> Result<(), StreamError> {
-    // Here and not only where it waits: a disk that is slow keeps the worker inside the calls that follow.
-    on.stream.set_phase(Phase::Sending);
-    let mut at = range.start;
-    let more = range.end - range.start < HEAD_ALONE;
-    let sent = match send_all(on, &work.output[work.sent..], more).await {
-        Ok(()) => send_part(on, file, &mut at, range.end).await,
-        fault => fault,
-    };
-    work.output.clear();
-    work.sent = 0;
-    work.finish(on, at - range.start);
-    sent
-}
-
-async fn send_part(
-    on: &mut Conversation,
-    file: &OpenFile,
-    at: &mut u64,
-    end: u64,
-) -> Result<(), StreamError> {
-    let descriptor = match &file.content {
-        Content::Memory(bytes) => {
-            let part = &bytes[*at as usize..end as usize];
-            send_all(on, part, false).await?;
-            *at = end;
-            return Ok(());
-        }
-        Content::Descriptor(descriptor) => descriptor,
-    };
-    while *at < end {
-        let sent = if on.worker.plan.sendfile {
-            match on.stream.try_send_file(descriptor.as_fd(), at, end - *at) {
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    writable(on).await?;
-                    continue;
-                }
-                sent => sent?,
-            }
-        } else {
-            let mut buffer = on.stream.core().take_buffer();
-            let room = buffer.len().min(usize::try_from(end - *at).unwrap_or(usize::MAX));
-            let count = descriptor.read_at(&mut buffer[..room], *at)?;
-            send_all(on, &buffer[..count], *at + (count as u64) < end).await?;
-            *at += count as u64;
-            count
-        };
-        if sent == 0 {
-            let number = on.stream.number();
-            warn!(connection = number, "a file shrank while it was sent: {} bytes are missing", end - *at);
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-        if *at < end {
-            // Past its budget, the connection gives way here.
-            writable(on).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Closes so that the answer arrives: if bytes that the client still sends met a closed socket, the reset

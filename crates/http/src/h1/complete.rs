@@ -22,6 +22,7 @@ impl Work {
         let handler = &location.handler;
         if self.head.target.form == Form::Origin
             && self.route.course == Course::Handler
+            && !self.head.conditional
             && let Some(prepared) = handler.prepared()
         {
             let body = prepared.push(self.fate, self.head.method != Method::Head, &mut self.output, date);

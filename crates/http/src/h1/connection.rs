@@ -16,8 +16,9 @@ use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
 use super::at_length::at_length;
 use super::head::Head;
 use super::report::About;
-use super::work::{Step, Work};
-use crate::handler::files::{Content, OpenFile};
+use super::step::Step;
+use super::work::Work;
+use crate::handler::files::open_file::{Content, OpenFile};
 use crate::server::WorkerState;
 use crate::variables::Facts;
 

@@ -348,6 +348,11 @@ impl Head {
             .map_err(|(rule, at)| Refusal::new(rule, raw.start as usize + at))
     }
 
+    /// The values of all fields called `name`, in their order. `bytes` are those this was parsed from.
+    pub(crate) fn values<'a>(&self, name: Name, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.fields.iter().filter(move |field| field.id == name).map(move |field| field.value.of(bytes))
+    }
+
     /// The path as it is matched: decoded and normal. `head` are the bytes this was parsed from.
     #[inline]
     pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {

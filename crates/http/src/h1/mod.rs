@@ -3,6 +3,7 @@
 mod at_length;
 mod block;
 pub(crate) mod body;
+mod chunks;
 mod complete;
 pub(crate) mod connection;
 mod gate;
@@ -14,6 +15,8 @@ mod report;
 mod route;
 pub(crate) mod rule;
 mod scan;
+mod send;
+mod step;
 pub(crate) mod target;
 mod usual;
 pub(crate) mod work;

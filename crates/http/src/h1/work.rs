@@ -13,10 +13,6 @@
 //! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
 //! wants to see it; its spans count from there, so the input may be moved.
 
-use std::ops::Range;
-use std::rc::Rc;
-use std::time::Duration;
-
 use drover_event::{Buffer, Counter, Millis};
 
 use super::body::Body;
@@ -25,36 +21,18 @@ use super::head::{Framing, Head, Status};
 use super::method::Method;
 use super::route::{Course, Route};
 use super::rule::Refusal;
+use super::step::Step;
 use crate::exchange::Rest;
 use crate::handler::Handler;
-use crate::handler::files::OpenFile;
 use crate::plan::Location;
 use crate::response::Fate;
 
 /// Requests answered in one go before other connections get their turn.
 const REQUESTS_IN_ONE_GO: u32 = 32;
 /// Output that is sent before more is made.
-const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
+pub(super) const OUTPUT_IN_ONE_GO: usize = 16 * 1024;
 /// Output memory that is kept for the next connection.
 const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
-
-/// What [`Work::advance`] needs to go on.
-pub(crate) enum Step {
-    /// More of a head, or with nothing in the input a further request.
-    Receive,
-    /// More of a body, with room made by [`Work::room_for_body`].
-    ReceiveBody,
-    /// The output sent.
-    Flush,
-    /// The output sent, and others given their turn.
-    GiveWay,
-    /// The output sent, and some time to pass.
-    Delay(Duration),
-    /// The output sent, and then a part of a file; then [`Work::finish`] called.
-    Send(Rc<OpenFile>, Range<u64>),
-    /// The output sent and the connection closed; `linger` where the client may still be sending.
-    Close { linger: bool },
-}
 
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
@@ -320,11 +298,15 @@ impl Work {
             self.handle(on, location, wall.http_date())
         };
         let answer = match answer.rest {
-            Rest::Nothing | Rest::File(..) if location.headers.is_some() || self.route.shown.is_some() => {
+            Rest::Elsewhere(_) => answer,
+            _ if location.headers.is_some() || self.route.shown.is_some() => {
                 self.complete(on, location, before, answer)
             }
             _ => answer,
         };
+        if answer.closes {
+            self.fate = Fate::Close;
+        }
         if let Some(log) = &location.log {
             let head_length = self.output.len() - before - answer.body;
             self.begun = (answer.status, head_length as u64, answer.body as u64);
@@ -339,6 +321,8 @@ impl Work {
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
+            Rest::Parts(parts) => Some(Step::SendParts(parts)),
+            Rest::Encoded(encoded) => Some(Step::SendEncoded(encoded)),
             Rest::Elsewhere(to) => {
                 self.go_elsewhere(on, *to);
                 None

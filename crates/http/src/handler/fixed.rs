@@ -2,8 +2,13 @@
 
 use drover_service::TemplateError;
 
+use crate::conditional::{Decision, Target, Validators};
 use crate::config::Return;
+use crate::encoding::accept::Accepted;
+use crate::encoding::compression::Compression;
+use crate::encoding::{self, Coding};
 use crate::exchange::{self, Answer, Request};
+use crate::h1::method::Method;
 use crate::own::OwnVariables;
 use crate::response::{self, Prepared};
 use crate::variables::Template;
@@ -12,6 +17,11 @@ use crate::variables::Template;
 #[derive(Debug)]
 pub(crate) enum Fixed {
     Prepared(Prepared),
+    /// In codings too, in the order of preference.
+    Encoded {
+        plain: Prepared,
+        encoded: Vec<(Coding, Prepared)>,
+    },
     /// With variables.
     Rendered {
         status: u16,
@@ -26,12 +36,14 @@ const DEFAULT_TYPE: &str = "text/plain; charset=utf-8";
 
 impl Fixed {
     /// Compiles a `return`. `server` is the value of the field `Server`. Where an error page may be shown
-    /// instead of the answer (`replaced`), one without a body is made only when it is needed.
+    /// instead of the answer (`replaced`), one without a body is made only when it is needed. A body without
+    /// variables that suits `compression` is encoded now, once for all.
     pub(crate) fn new(
         config: &Return,
         server: &str,
         own: &OwnVariables,
         replaced: bool,
+        compression: &Compression,
     ) -> Result<Fixed, TemplateError> {
         let parse =
             |text: &Option<_>| text.as_ref().map(|text: &drover_config::Located<String>| own.template(text));
@@ -46,7 +58,13 @@ impl Fixed {
         let replaced = replaced && body.is_none();
         Ok(match (literal(&location), literal(&body)) {
             (Some(location), Some(body)) if !replaced => {
-                Fixed::Prepared(prepare(status, server, location.as_deref(), &content_type, body))
+                let location = location.as_deref();
+                match &body {
+                    Some(body) if compression.suits(&content_type, Some(body.len() as u64)) => {
+                        prepare_encoded(status, server, location, &content_type, body, compression)
+                    }
+                    _ => Fixed::Prepared(prepare(status, server, location, &content_type, body)),
+                }
             }
             _ => Fixed::Rendered { status, location, content_type, body },
         })
@@ -57,16 +75,23 @@ impl Fixed {
     pub(crate) fn prepared(&self) -> Option<&Prepared> {
         match self {
             Fixed::Prepared(prepared) => Some(prepared),
-            Fixed::Rendered { .. } => None,
+            Fixed::Encoded { .. } | Fixed::Rendered { .. } => None,
         }
     }
 
     #[inline]
     pub(crate) fn answer(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        if request.head.conditional
+            && let Some(answer) = self.answer_condition(request, out)
+        {
+            return answer;
+        }
         match self {
-            Fixed::Prepared(prepared) => {
-                let body = prepared.push(request.fate, request.wants_body(), out, request.date);
-                Answer::complete(prepared.status(), body)
+            Fixed::Prepared(prepared) => prepared.answer(request, out),
+            Fixed::Encoded { plain, encoded } => {
+                let accepted = Accepted::of(request.head, request.bytes);
+                let chosen = accepted.choose(encoded.iter().map(|(coding, _)| *coding));
+                chosen.map_or(plain, |chosen| &encoded[chosen].1).answer(request, out)
             }
             Fixed::Rendered { status, location, content_type, body } => {
                 let mut fields = Vec::new();
@@ -84,6 +109,57 @@ impl Fixed {
             }
         }
     }
+
+    fn status(&self) -> u16 {
+        match self {
+            Fixed::Prepared(prepared) | Fixed::Encoded { plain: prepared, .. } => prepared.status(),
+            Fixed::Rendered { status, .. } => *status,
+        }
+    }
+
+    /// The answer, where a condition has it differ. There is no validator, so that only those fail or hold which
+    /// any does; they count for GET and HEAD, and where all would be fine without them (RFC 9110, 13.2.1).
+    #[cold]
+    fn answer_condition(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Answer> {
+        if !matches!(self.status(), 200..300) || !matches!(request.head.method, Method::Get | Method::Head) {
+            return None;
+        }
+        let none = Validators::default();
+        let target = Target { validators: &none, size: 0, max_ranges: 0, now: request.date };
+        match target.decide(request.head, request.bytes) {
+            Decision::Go(_) => None,
+            Decision::NotModified => Some(exchange::page(request, 304, b"", out)),
+            Decision::PreconditionFailed => Some(exchange::page(request, 412, b"", out)),
+        }
+    }
+}
+
+/// The answer as it is and in all codings that make it smaller.
+fn prepare_encoded(
+    status: u16,
+    server: &str,
+    location: Option<&[u8]>,
+    content_type: &str,
+    body: &[u8],
+    compression: &Compression,
+) -> Fixed {
+    let prepared = |coding: Option<Coding>, body: &[u8]| {
+        let mut fields = Vec::new();
+        if let Some(location) = location {
+            push_location(&mut fields, location);
+        }
+        response::field(&mut fields, "Content-Type", content_type.as_bytes());
+        response::field(&mut fields, "Vary", b"Accept-Encoding");
+        if let Some(coding) = coding {
+            response::field(&mut fields, "Content-Encoding", coding.name().as_bytes());
+        }
+        Prepared::new(status, server, &fields, body)
+    };
+    let encoded = compression.codings.iter().filter_map(|coding| {
+        let encoded = encoding::whole(*coding, compression.levels(), body).ok()?;
+        (encoded.len() < body.len()).then(|| (*coding, prepared(Some(*coding), &encoded)))
+    });
+    Fixed::Encoded { encoded: encoded.collect(), plain: prepared(None, body) }
 }
 
 fn prepare(
@@ -132,8 +208,10 @@ mod tests {
     use drover_event::Millis;
 
     fn answered(config: &Return, method: Method) -> (String, Answer) {
+        let compression = Compression::new(&crate::config::Compression::default());
         let own = OwnVariables::default();
-        let fixed = Fixed::new(config, "drover", &own, false).expect("the templates are right");
+        let fixed = Fixed::new(config, "drover", &own, false, &compression);
+        let fixed = fixed.expect("the templates are right");
         let head = Head { method, ..Head::default() };
         let request = Request {
             head: &head,

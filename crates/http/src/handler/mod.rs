@@ -32,7 +32,7 @@ impl Handler {
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
-        store: &files::FileStore,
+        store: &files::store::FileStore,
         out: &mut Vec<u8>,
     ) -> Answer {
         match self {

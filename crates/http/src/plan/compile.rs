@@ -10,10 +10,12 @@ use drover_service::access_log::{LogPlan, Target};
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
 use crate::access::TrustedProxies;
 use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch};
+use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
-use crate::handler::files::{Files, StorePlan};
+use crate::handler::files::Files;
+use crate::handler::files::store::StorePlan;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
@@ -41,6 +43,7 @@ struct Compiler<'a> {
     /// The numbers among `named` of the named locations of the server at hand.
     names: BTreeMap<String, u32>,
     answers: Vec<(Fixed, Option<std::time::Duration>)>,
+    compression: Compression,
 }
 
 impl<'a> Compiler<'a> {
@@ -62,6 +65,7 @@ impl<'a> Compiler<'a> {
             named: Vec::new(),
             names: BTreeMap::new(),
             answers: Vec::new(),
+            compression: Compression::new(&config.compression),
         };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
@@ -87,6 +91,7 @@ impl<'a> Compiler<'a> {
             entries: config.open_file_cache.entries,
             valid: config.open_file_cache.valid,
             small: config.open_file_cache.small_file.bytes(),
+            max_ranges: config.max_ranges,
             types: Rc::new(Types::new(&types, &config.default_type)),
             server: self.server.clone(),
         };
@@ -121,6 +126,8 @@ impl<'a> Compiler<'a> {
             logs: self.logs,
             default_log: self.default_log,
             store,
+            levels: compression::levels(&config.compression),
+            encoders: config.compression.max_concurrent,
         })
     }
 
@@ -199,9 +206,11 @@ impl<'a> Compiler<'a> {
             None => None,
         };
         let root = config.root.as_ref().or(server.root.as_ref());
-        let handler = match &config.return_ {
-            Some(fixed) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &of)?),
-            None => self.files(root, config.index.as_ref().unwrap_or(&server.index)),
+        let compression = self.compression(config);
+        let handler = match (&config.return_, root) {
+            (Some(fixed), _) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?),
+            (None, Some(root)) => self.files(root, server, config, compression),
+            (None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
             Some(log) => self.log_use(log)?,
@@ -247,10 +256,11 @@ impl<'a> Compiler<'a> {
         &self,
         config: &config::Return,
         error_pages: Option<&ErrorPages>,
+        compression: &Compression,
         of: &str,
     ) -> Result<Fixed, PlanError> {
         let shown = error_pages.is_some_and(|pages| pages.find(config.status).is_some());
-        let fixed = Fixed::new(config, &self.server, &self.own, shown);
+        let fixed = Fixed::new(config, &self.server, &self.own, shown, compression);
         fixed.map_err(|source| PlanError::Location { path: of.to_owned(), source })
     }
 
@@ -260,7 +270,8 @@ impl<'a> Compiler<'a> {
             let answer = match &config.return_ {
                 Some(fixed) => {
                     // Which error pages there are is known only where the rule applies.
-                    let compiled = Fixed::new(fixed, &self.server, &self.own, fixed.status >= 300);
+                    let compiled =
+                        Fixed::new(fixed, &self.server, &self.own, fixed.status >= 300, &self.compression);
                     let wrong = |source| PlanError::Location { path: of.to_owned(), source };
                     let delay = fixed.delay.filter(|delay| !delay.is_zero());
                     self.answers.push((compiled.map_err(wrong)?, delay));
@@ -274,16 +285,32 @@ impl<'a> Compiler<'a> {
         Ok(rules)
     }
 
-    fn files(&mut self, root: Option<&Located<PathBuf>>, index: &[Located<String>]) -> Handler {
-        let Some(root) = root else { return Handler::Nothing };
-        let root: &PathBuf = root;
+    fn files(
+        &mut self,
+        root: &Located<PathBuf>,
+        server: &config::Server,
+        config: &config::Location,
+        compression: Compression,
+    ) -> Handler {
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
-        self.roots.push(root.clone());
+        self.roots.push(root.to_path_buf());
+        let index = config.index.as_ref().unwrap_or(&server.index);
+        let precompressed = config.precompressed.as_ref().unwrap_or(&server.precompressed);
         Handler::Files(Files {
             root: number,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
+            autoindex: config.autoindex.unwrap_or(server.autoindex),
+            precompressed: compression::each_once(precompressed),
+            compression,
         })
+    }
+
+    fn compression(&self, config: &config::Location) -> Compression {
+        match &config.compression {
+            Some(codings) => self.compression.with(codings),
+            None => self.compression.clone(),
+        }
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {

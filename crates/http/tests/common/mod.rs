@@ -198,14 +198,51 @@ impl Client {
         let head = String::from_utf8(head).expect("a head is text");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         let mut answer = Answer { status, head, body: Vec::new() };
-        let length = answer.field("Content-Length").map_or(0, |length| length.parse().expect("a number"));
         if with_body && !matches!(status, 100 | 204 | 304) {
-            while self.received.len() < length {
-                assert!(self.receive() > 0, "closed within a body of {length}");
-            }
-            answer.body = self.received.drain(..length).collect();
+            answer.body = self.body(&answer);
         }
         answer
+    }
+
+    fn body(&mut self, answer: &Answer) -> Vec<u8> {
+        if answer.field("Transfer-Encoding").is_some() {
+            assert_eq!(answer.field("Content-Length"), None);
+            return self.chunks();
+        }
+        match answer.field("Content-Length") {
+            Some(length) => self.exactly(length.parse().expect("a number")),
+            None => {
+                while self.receive() > 0 {}
+                std::mem::take(&mut self.received)
+            }
+        }
+    }
+
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                match self.received.windows(2).position(|two| two == b"\r\n") {
+                    Some(end) => break end,
+                    None => assert!(self.receive() > 0, "closed within a chunk's size"),
+                }
+            };
+            let line = self.exactly(end + 2);
+            let size = std::str::from_utf8(&line[..end]).expect("text");
+            let size = usize::from_str_radix(size, 16).expect("a chunk's size");
+            body.extend(self.exactly(size));
+            assert_eq!(self.exactly(2), b"\r\n");
+            if size == 0 {
+                return body;
+            }
+        }
+    }
+
+    fn exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.received.len() < length {
+            assert!(self.receive() > 0, "closed within a body of {length}");
+        }
+        self.received.drain(..length).collect()
     }
 
     fn receive(&mut self) -> usize {

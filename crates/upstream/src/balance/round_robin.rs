@@ -13,7 +13,7 @@ pub(crate) fn round_robin(candidates: &impl Candidates) -> Option<usize> {
 
 /// Round robin among those that `wanted` takes, which is given their weights.
 pub(super) fn among(candidates: &impl Candidates, wanted: impl Fn(usize, u64) -> bool) -> Option<usize> {
-    let mut chosen: Option<(usize, i64)> = None;
+    let (mut chosen, mut most) = (None, i64::MIN);
     let mut sum = 0;
     for number in 0..candidates.count() {
         let weight = candidates.weight(number);
@@ -24,11 +24,10 @@ pub(super) fn among(candidates: &impl Candidates, wanted: impl Fn(usize, u64) ->
         let gained = current.get() + weight as i64;
         current.set(gained);
         sum += weight as i64;
-        if chosen.is_none_or(|(_, most)| gained > most) {
-            chosen = Some((number, gained));
+        if gained > most {
+            (chosen, most) = (Some(number), gained);
         }
     }
-    let (number, gained) = chosen?;
-    candidates.current(number).set(gained - sum);
-    Some(number)
+    candidates.current(chosen?).set(most - sum);
+    chosen
 }

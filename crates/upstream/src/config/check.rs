@@ -156,7 +156,7 @@ fn check_health_check(check: &Located<HealthCheck>, findings: &mut Findings) {
         let place = check.expect.as_ref().and_then(Located::place);
         findings.error(place, "`expect` is empty").label("nothing is always there");
     }
-    if check.timeout > check.interval {
+    if check.time() > check.interval {
         findings
             .warning(check.place(), "checks take longer than the time between them")
             .label("`timeout` is above `interval`")

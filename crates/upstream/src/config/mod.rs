@@ -111,9 +111,10 @@ drover_config::table! {
         /// Time between two checks of a server.
         #[range = Duration::from_millis(10)..=LONGEST]
         pub interval: Duration = Duration::from_secs(5),
-        /// Time that one check may take.
+        /// Time that one check may take; else as `interval`, and 2s at most.
         #[range = SHORTEST..=LONGEST]
-        pub timeout: Duration = Duration::from_secs(2),
+        #[example = "\"2s\""]
+        pub timeout: Option<Duration> = None,
         /// Checks in a row that have to succeed before a server is up again.
         #[range = 1..=1000]
         pub rise: u32 = 2,
@@ -139,6 +140,13 @@ drover_config::table! {
         /// Text that has to come back.
         #[example = "\"+PONG\""]
         pub expect: Option<Located<String>> = None,
+    }
+}
+
+impl HealthCheck {
+    /// Time that one check may take.
+    pub fn time(&self) -> Duration {
+        self.timeout.unwrap_or(self.interval.min(Duration::from_secs(2)))
     }
 }
 

@@ -120,7 +120,9 @@ fn kill_worker(run: &mut Run) -> Result<(), String> {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    run.ledger.will_be_killed(&sockets::peers(worker, run.variants.port.number())?);
+    for port in [&run.variants.port, &run.variants.stream] {
+        run.ledger.will_be_killed(&sockets::peers(worker, port.number())?);
+    }
     process::send(worker, Signal::SIGKILL);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The clients: threads of a few kinds, each of which asks again and again until it is told to stop.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A kind of client: its name, how many there are, and one request of it.
 type Kind = (&'static str, usize, fn(&mut Visitor));
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     ("new", 3, Visitor::new_connection),
     ("kept", 4, Visitor::kept_connection),
     ("slow", 2, Visitor::slow_request),
@@ -29,6 +29,7 @@ const KINDS: [Kind; 7] = [
     ("delayed", 2, Visitor::delayed_answer),
     ("download", 2, Visitor::download),
     ("unix", 1, Visitor::unix_socket),
+    ("stream", 2, Visitor::stream),
 ];
 
 /// All clients of a run.
@@ -49,7 +50,7 @@ impl Clients {
                     kind,
                     // The outgoing ports of an address of its own, so that they do not run out.
                     source: Ipv4Addr::new(127, 0, 78, number as u8 + 1),
-                    address: variants.port.address(),
+                    address: if kind == "stream" { &variants.stream } else { &variants.port }.address(),
                     unix: variants.unix_path(),
                     random: Random::new(seed.wrapping_add(number)),
                     ledger: Arc::clone(ledger),
@@ -139,14 +140,33 @@ impl Visitor {
         });
     }
 
+    /// Bytes that are passed on come back, also after the end of what is sent.
+    fn stream(&mut self) {
+        self.alone(|visitor, client| {
+            let length = visitor.random.below(100_000);
+            let bytes: Vec<u8> =
+                std::iter::repeat_with(|| visitor.random.number() as u8).take(length).collect();
+            for part in bytes.chunks(30_000) {
+                client.try_send(part)?;
+                thread::sleep(visitor.random.millis(0, 60));
+            }
+            client.stream().shutdown(Shutdown::Write)?;
+            match client.rest() {
+                (echoed, Ok(())) if echoed == bytes => Ok(()),
+                (_, Ok(())) => Err(Failure::Cut),
+                (_, Err(failure)) => Err(failure),
+            }
+        });
+    }
+
     /// One request over a connection of its own.
     fn alone(&mut self, work: impl FnOnce(&mut Visitor, &mut Client) -> Result<(), Failure>) {
         let begun = Instant::now();
         let Some((mut client, way)) = self.connect(begun) else { return };
         match work(self, &mut client) {
             Ok(()) => self.ledger.answered(self.kind),
-            Err(Failure::Malformed(answer)) if answer.starts_with("HTTP/1.1 503 ") => {
-                self.ledger.turned_away(self.kind, begun);
+            Err(failure) if may_lack_descriptors(self.kind, &failure) => {
+                self.ledger.turned_away(self.kind, way, begun, &failure.to_string());
             }
             Err(failure) => self.ledger.failed(self.kind, Some(way), begun, &failure.to_string()),
         }
@@ -231,6 +251,11 @@ fn kept(client: &mut Client) -> Result<bool, Failure> {
         200 => Ok(!response.closes()),
         status => Err(Failure::Malformed(format!("status {status}"))),
     }
+}
+
+/// Whether it may have failed for want of a descriptor: for a file, or for the server that bytes are passed on to.
+fn may_lack_descriptors(kind: &str, failure: &Failure) -> bool {
+    kind == "stream" || matches!(failure, Failure::Malformed(answer) if answer.starts_with("HTTP/1.1 503 "))
 }
 
 fn closed_unanswered(failure: &Failure) -> bool {

@@ -65,15 +65,13 @@ impl Ledger {
         self.book().short_until = Some(end);
     }
 
-    /// A request that began then was answered with 503: right where there are no descriptors to open a file, and
-    /// wrong elsewhere.
-    pub(crate) fn turned_away(&self, kind: &'static str, begun: Instant) {
-        let mut book = self.book();
-        if book.short_until.is_some_and(|end| begun <= end) {
-            book.kinds.entry(kind).or_default().turned_away += 1;
+    /// A request that began then was not served in a way that is right where there are no descriptors to open a file
+    /// or a connection, and a failure elsewhere.
+    pub(crate) fn turned_away(&self, kind: &'static str, way: Way, begun: Instant, reason: &str) {
+        if self.book().short_until.is_some_and(|end| begun <= end) {
+            self.book().kinds.entry(kind).or_default().turned_away += 1;
         } else {
-            book.kinds.entry(kind).or_default().lost += 1;
-            book.lost.push(format!("{kind}: 503 while there were descriptors"));
+            self.failed(kind, Some(way), begun, reason);
         }
     }
 

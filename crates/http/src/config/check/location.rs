@@ -131,11 +131,16 @@ fn check_content(location: &Location, server: &Server, findings: &mut Findings) 
             .related(answer.place(), "or this answer?")
             .help("remove one of the two");
     }
-    if let Some(index) = location.index.as_ref().and_then(|index| index.first()) {
-        findings
-            .warning(index.place(), "`index` has no effect here")
-            .label("no file is looked for")
-            .related(answer.place(), "as this is the answer");
+    let index = location.index.as_ref().and_then(|index| index.first()).map(Located::place);
+    let precompressed =
+        location.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
+    for (key, place) in [("index", index), ("precompressed", precompressed)] {
+        if let Some(place) = place {
+            findings
+                .warning(place, format!("`{key}` has no effect here"))
+                .label("no file is looked for")
+                .related(answer.place(), "as this is the answer");
+        }
     }
 }
 

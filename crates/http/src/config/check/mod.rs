@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing here asks the system.
 
+mod compression;
 mod limits;
 mod listen;
 mod location;
@@ -21,6 +22,7 @@ impl Http {
         listen::check(self, findings);
         names::check(self, findings);
         location::check(self, findings);
+        compression::check(self, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
         limits::check(self, &known, findings);

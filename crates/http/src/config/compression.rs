@@ -1,0 +1,50 @@
+//! `[http.compression]`: encoding responses on their way.
+
+use drover_config::{Located, Size};
+
+pub use crate::encoding::Coding;
+
+drover_config::table! {
+    /// Encoding of responses on their way, as far as the client accepts it.
+    pub struct Compression {
+        /// Encodings to offer, in the order of preference where the client has none; [] encodes nothing.
+        pub encodings: Vec<Located<Coding>> = Vec::new(),
+        /// Media types to encode; "text/*" stands for all that begin so.
+        pub types: Vec<Located<String>> = default_types(),
+        /// Bodies that are smaller go as they are.
+        pub min_length: Size = Size::from_bytes(1000),
+        /// How hard gzip tries.
+        #[range = 1..=9]
+        pub gzip_level: u32 = 4,
+        /// How hard Brotli tries; more than this would hold up others.
+        #[range = 0..=6]
+        pub br_level: u32 = 4,
+        /// How hard Zstandard tries.
+        #[range = 1..=12]
+        pub zstd_level: i32 = 3,
+        /// Responses that each worker encodes at a time; further ones go as they are.
+        #[range = 1..=1_000_000]
+        pub max_concurrent: u32 = 256,
+    }
+}
+
+/// Types that become a good deal smaller.
+fn default_types() -> Vec<Located<String>> {
+    [
+        "text/*",
+        "application/javascript",
+        "application/json",
+        "application/manifest+json",
+        "application/wasm",
+        "application/xml",
+        "application/xhtml+xml",
+        "application/rss+xml",
+        "application/atom+xml",
+        "font/ttf",
+        "font/otf",
+        "image/svg+xml",
+        "image/x-icon",
+    ]
+    .map(|kind| kind.to_owned().into())
+    .to_vec()
+}

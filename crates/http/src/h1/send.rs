@@ -1,0 +1,231 @@
+//! Sending: the output, and the rest of an answer that does not stand in it.
+//!
+//! A body is never longer or shorter than its head said: where bytes are missing, because a file shrank, the
+//! connection ends, and in a way that no client takes for the end of the body.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use drover_event::{Phase, StreamError};
+use tracing::warn;
+
+use super::chunks;
+use super::connection::Conversation;
+use super::work::{OUTPUT_IN_ONE_GO, Work};
+use crate::encoding::PIECE;
+use crate::handler::files::multipart::Parts;
+use crate::handler::files::offers::Encoded;
+use crate::handler::files::open_file::{Content, OpenFile};
+
+/// Sends the output.
+pub(super) async fn flush(on: &Conversation, work: &mut Work) -> Result<(), StreamError> {
+    send_output(on, work, false).await
+}
+
+/// Sends `bytes`. The time-out is for the time between two sends.
+async fn send_all(on: &Conversation, mut bytes: &[u8], more: bool) -> Result<(), StreamError> {
+    while !bytes.is_empty() {
+        match on.stream.try_send(bytes, more) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => writable(on).await?,
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    Ok(())
+}
+
+async fn writable(on: &Conversation) -> Result<(), StreamError> {
+    on.stream.set_phase(Phase::Sending);
+    on.stream.set_write_timeout(on.worker.plan.timeouts.send);
+    let ready = on.stream.writable().await;
+    on.stream.clear_write_timeout();
+    ready
+}
+
+/// From this size on a part of a file is sent apart from the head. Joined by `MSG_MORE`, the head would
+/// shift every page of the file over the borders of segments, which costs the kernel 40 % more for 100 KiB.
+const HEAD_ALONE: u64 = 16 * 1024;
+
+/// Sends the output and a part of a file, and finishes the answer.
+pub(super) async fn file(
+    on: &mut Conversation,
+    work: &mut Work,
+    file: &OpenFile,
+    range: Range<u64>,
+) -> Result<(), StreamError> {
+    // Here and not only where it waits: a disk that is slow keeps the worker inside the calls that follow.
+    on.stream.set_phase(Phase::Sending);
+    let mut at = range.start;
+    let more = range.end - range.start < HEAD_ALONE;
+    let sent = match send_output(on, work, more).await {
+        Ok(()) => send_part(on, file, &mut at, range.end).await,
+        fault => fault,
+    };
+    finish(on, work, at - range.start);
+    sent
+}
+
+/// Sends the output and several parts of a file, and finishes the answer.
+pub(super) async fn parts(on: &mut Conversation, work: &mut Work, parts: &Parts) -> Result<(), StreamError> {
+    on.stream.set_phase(Phase::Sending);
+    let mut sent = 0;
+    let result = send_parts(on, work, parts, &mut sent).await;
+    finish(on, work, sent);
+    result
+}
+
+async fn send_parts(
+    on: &Conversation,
+    work: &mut Work,
+    parts: &Parts,
+    sent: &mut u64,
+) -> Result<(), StreamError> {
+    for (before, range) in &parts.parts {
+        work.output.extend_from_slice(before);
+        send_output(on, work, true).await?;
+        *sent += before.len() as u64;
+        let mut at = range.start;
+        let part = send_part(on, &parts.file, &mut at, range.end).await;
+        *sent += at - range.start;
+        part?;
+    }
+    work.output.extend_from_slice(&parts.end);
+    send_output(on, work, false).await?;
+    *sent += parts.end.len() as u64;
+    Ok(())
+}
+
+/// Sends the output and a file in its coding, and finishes the answer.
+pub(super) async fn encoded(
+    on: &mut Conversation,
+    work: &mut Work,
+    mut encoded: Encoded,
+) -> Result<(), StreamError> {
+    on.stream.set_phase(Phase::Sending);
+    let mut sent = 0;
+    let result = send_encoded(on, work, &mut encoded, &mut sent).await;
+    if result.is_err() && !encoded.chunked {
+        // The end of the connection would be taken for that of the body.
+        // Where that fails the connection is gone.
+        let _ = on.stream.close_by_reset();
+    }
+    finish(on, work, sent);
+    result
+}
+
+async fn send_encoded(
+    on: &Conversation,
+    work: &mut Work,
+    encoded: &mut Encoded,
+    sent: &mut u64,
+) -> Result<(), StreamError> {
+    let (mut at, mut done) = (0, false);
+    while !done {
+        let begin = work.output.len();
+        let chunk = encoded.chunked.then(|| chunks::begin(&mut work.output));
+        while !done && work.output.len() < OUTPUT_IN_ONE_GO {
+            done = encode_piece(on, encoded, &mut at, &mut work.output)?;
+            on.stream.core().yield_now().await;
+        }
+        if let Some(chunk) = chunk {
+            chunks::end(&mut work.output, chunk);
+            if done {
+                work.output.extend_from_slice(chunks::LAST);
+            }
+        }
+        let made = work.output.len() - begin;
+        send_output(on, work, !done).await?;
+        *sent += made as u64;
+    }
+    Ok(())
+}
+
+/// Reads a piece of the file and appends what comes out of its coding. True once all is out.
+fn encode_piece(
+    on: &Conversation,
+    encoded: &mut Encoded,
+    at: &mut u64,
+    out: &mut Vec<u8>,
+) -> Result<bool, StreamError> {
+    let left = encoded.size - *at;
+    let mut buffer = on.stream.core().take_buffer();
+    let room = buffer.len().min(PIECE).min(usize::try_from(left).unwrap_or(usize::MAX));
+    let piece = match &encoded.file.content {
+        Content::Memory(bytes) => &bytes[*at as usize..][..room],
+        Content::Descriptor(descriptor) => {
+            let count = descriptor.read_at(&mut buffer[..room], *at)?;
+            if count == 0 && left > 0 {
+                return Err(shrank(on, left));
+            }
+            &buffer[..count]
+        }
+    };
+    encoded.encoder.push(piece, out)?;
+    *at += piece.len() as u64;
+    let done = *at == encoded.size;
+    if done {
+        encoded.encoder.finish(out)?;
+    }
+    Ok(done)
+}
+
+/// Sends the output, which is then empty; `more` where the answer goes on behind it.
+async fn send_output(on: &Conversation, work: &mut Work, more: bool) -> Result<(), StreamError> {
+    let sent = send_all(on, &work.output[work.sent..], more).await;
+    work.output.clear();
+    work.sent = 0;
+    sent
+}
+
+/// The answer is out, or as much of it as there will be.
+fn finish(on: &Conversation, work: &mut Work, sent: u64) {
+    work.output.clear();
+    work.sent = 0;
+    work.finish(on, sent);
+}
+
+fn shrank(on: &Conversation, missing: u64) -> StreamError {
+    let number = on.stream.number();
+    warn!(connection = number, "a file shrank while it was sent: {missing} bytes are missing");
+    io::Error::from(io::ErrorKind::UnexpectedEof).into()
+}
+
+async fn send_part(on: &Conversation, file: &OpenFile, at: &mut u64, end: u64) -> Result<(), StreamError> {
+    let descriptor = match &file.content {
+        Content::Memory(bytes) => {
+            let part = &bytes[*at as usize..end as usize];
+            send_all(on, part, false).await?;
+            *at = end;
+            return Ok(());
+        }
+        Content::Descriptor(descriptor) => descriptor,
+    };
+    while *at < end {
+        let sent = if on.worker.plan.sendfile {
+            match on.stream.try_send_file(descriptor.as_fd(), at, end - *at) {
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    writable(on).await?;
+                    continue;
+                }
+                sent => sent?,
+            }
+        } else {
+            let mut buffer = on.stream.core().take_buffer();
+            let room = buffer.len().min(usize::try_from(end - *at).unwrap_or(usize::MAX));
+            let count = descriptor.read_at(&mut buffer[..room], *at)?;
+            send_all(on, &buffer[..count], *at + (count as u64) < end).await?;
+            *at += count as u64;
+            count
+        };
+        if sent == 0 {
+            return Err(shrank(on, end - *at));
+        }
+        if *at < end {
+            // Past its budget, the connection gives way here.
+            writable(on).await?;
+        }
+    }
+    Ok(())
+}

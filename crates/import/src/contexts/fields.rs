@@ -1,0 +1,67 @@
+//! Fields of responses, and what is shown instead of an error.
+
+use super::exactly;
+use crate::convert::{Field, Scope};
+use crate::document::{inline_table, list, string};
+use crate::mapping::Level::{Http, Location, Server};
+use crate::mapping::{How, Level, Row, Verdict};
+use crate::tree::Directive;
+use crate::values;
+
+const ALL: &[Level] = &[Http, Server, Location];
+
+pub(super) const ROWS: &[Row] = &[
+    Row { directive: "add_header", becomes: "headers", levels: ALL, how: How::By(add_header) },
+    Row { directive: "expires", becomes: "headers", levels: &[Location], how: How::By(expires) },
+    Row { directive: "error_page", becomes: "error_pages", levels: ALL, how: How::By(error_page) },
+];
+
+fn add_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let (name, value, always) = match directive.arguments.as_slice() {
+        [name, value] => (name, value, false),
+        [name, value, always] if always == "always" => (name, value, true),
+        _ => return Err("a name and a value are expected, and perhaps `always`".to_owned()),
+    };
+    // An empty value adds nothing.
+    if !value.is_empty() {
+        scope.add_field(Field { name: name.clone(), value: value.clone(), always });
+    }
+    Ok(None)
+}
+
+fn expires(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [value] = exactly(&directive.arguments)?;
+    let value = match value.as_str() {
+        "off" => return Ok(None),
+        "epoch" => "no-cache".to_owned(),
+        "max" => "max-age=315360000".to_owned(),
+        time if time.starts_with('-') => "no-cache".to_owned(),
+        time => match values::duration(time) {
+            Some(time) => format!("max-age={}", time.as_secs()),
+            None => return Err("drover has a fixed time here".to_owned()),
+        },
+    };
+    scope.add_field(Field { name: "Cache-Control".to_owned(), value, always: false });
+    Ok(Some("the field Cache-Control is sent, and no field Expires".to_owned()))
+}
+
+fn error_page(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let Some((to, statuses)) = directive.arguments.split_last() else {
+        return Err("statuses and a page are expected".to_owned());
+    };
+    let (statuses, shown) = match statuses.split_last() {
+        Some((last, statuses)) if last.starts_with('=') => (statuses, Some(&last[1..])),
+        _ => (statuses, None),
+    };
+    if statuses.is_empty() || statuses.iter().any(|status| status.parse::<u16>().is_err()) {
+        return Err("statuses and a page are expected".to_owned());
+    }
+    let mut fields = vec![("statuses", list(statuses)), ("to", string(to))];
+    match shown {
+        None => {}
+        Some("") => fields.push(("status", string("page"))),
+        Some(number) => fields.push(("status", number.to_owned())),
+    }
+    scope.push("error_pages", inline_table(&fields));
+    Ok(None)
+}

@@ -1,0 +1,41 @@
+//! The mapping, by what the directives are about.
+
+mod content;
+mod fields;
+mod http;
+pub(crate) mod limits;
+mod listen;
+mod logs;
+mod main;
+mod proxy;
+mod rules;
+
+use crate::mapping::Row;
+
+pub(crate) use http::path;
+
+/// All rows.
+pub(crate) const ROWS: &[&[Row]] = &[
+    main::ROWS,
+    http::ROWS,
+    limits::ROWS,
+    listen::ROWS,
+    content::ROWS,
+    fields::ROWS,
+    rules::ROWS,
+    logs::ROWS,
+    proxy::ROWS,
+];
+
+/// Whether a text has a variable in it.
+fn has_variable(text: &str) -> bool {
+    text.contains('$')
+}
+
+/// The arguments, if there are so many.
+fn exactly<const N: usize>(arguments: &[String]) -> Result<&[String; N], String> {
+    arguments.try_into().map_err(|_| match N {
+        1 => "one value is expected".to_owned(),
+        _ => format!("{N} values are expected"),
+    })
+}

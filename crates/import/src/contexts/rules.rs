@@ -1,0 +1,245 @@
+//! The rewrite module: `if`, `set`, `rewrite`, `return`, in their order; and maps.
+
+use regex::bytes::RegexBuilder;
+
+use super::exactly;
+use crate::convert::Scope;
+use crate::document::{Table, inline_table, key, string};
+use crate::mapping::Level::{Http, Location, Server};
+use crate::mapping::{How, Level, Row, Verdict};
+use crate::tree::Directive;
+
+const RULES: &[Level] = &[Server, Location];
+
+pub(super) const ROWS: &[Row] = &[
+    Row { directive: "if", becomes: "rules.when", levels: RULES, how: How::By(condition) },
+    Row { directive: "set", becomes: "rules.set", levels: RULES, how: How::By(set) },
+    Row {
+        directive: "rewrite",
+        becomes: "rules.rewrite, rules.to, rules.then",
+        levels: RULES,
+        how: How::By(rewrite),
+    },
+    Row { directive: "return", becomes: "return, rules.return", levels: RULES, how: How::By(answered) },
+    Row {
+        directive: "break",
+        becomes: "drover's rules end by themselves",
+        levels: RULES,
+        how: How::Unsupported,
+    },
+    Row { directive: "rewrite_log", becomes: "the debug log tells", levels: RULES, how: How::Nothing },
+    Row {
+        directive: "uninitialized_variable_warn",
+        becomes: "unknown variables are errors",
+        levels: RULES,
+        how: How::Nothing,
+    },
+    Row { directive: "map", becomes: "maps", levels: &[Http], how: How::By(map) },
+    Row { directive: "geo", becomes: "maps", levels: &[Http], how: How::By(geo) },
+];
+
+/// An expression as TOML, if drover can use it: there is no looking around and no referring back.
+pub(super) fn expression(text: &str) -> Result<String, String> {
+    match RegexBuilder::new(text).unicode(false).build() {
+        Ok(_) if text.contains('\'') => Ok(string(text)),
+        Ok(_) => Ok(format!("'{text}'")),
+        Err(_) => Err(format!("`{text}` is no expression that runs in linear time")),
+    }
+}
+
+fn rule(when: Option<&str>, parts: Vec<(&str, String)>) -> String {
+    let mut fields: Vec<(&str, String)> = when.map(|when| ("when", when.to_owned())).into_iter().collect();
+    fields.extend(parts);
+    inline_table(&fields)
+}
+
+fn set(scope: &mut Scope, directive: &Directive) -> Verdict {
+    scope.push("rules", rule(None, set_parts(directive)?));
+    Ok(None)
+}
+
+fn set_parts(directive: &Directive) -> Result<Vec<(&'static str, String)>, String> {
+    let [name, value] = exactly(&directive.arguments)?;
+    let name = name.strip_prefix('$').ok_or_else(|| format!("`{name}` is no variable"))?;
+    Ok(vec![("set", inline_table(&[(name, string(value))]))])
+}
+
+fn rewrite(scope: &mut Scope, directive: &Directive) -> Verdict {
+    scope.push("rules", rule(None, rewrite_parts(directive)?));
+    Ok(None)
+}
+
+fn rewrite_parts(directive: &Directive) -> Result<Vec<(&'static str, String)>, String> {
+    let (pattern, to, flag) = match directive.arguments.as_slice() {
+        [pattern, to] => (pattern, to, ""),
+        [pattern, to, flag] => (pattern, to, flag.as_str()),
+        _ => return Err("an expression and a replacement are expected".to_owned()),
+    };
+    let elsewhere = ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
+    let then = match flag {
+        "permanent" => Some("permanent"),
+        "redirect" => Some("redirect"),
+        _ if elsewhere => Some("redirect"),
+        "last" => Some("last"),
+        "break" => Some("break"),
+        "" => None,
+        _ => return Err(format!("`{flag}` is no flag")),
+    };
+    let mut parts = vec![("rewrite", expression(pattern)?), ("to", string(to))];
+    parts.extend(then.map(|then| ("then", string(then))));
+    Ok(parts)
+}
+
+/// The answer that a `return` gives, as TOML.
+fn answer_of(scope: &Scope, directive: &Directive) -> Result<String, String> {
+    let (status, text) = match directive.arguments.as_slice() {
+        [only] => match only.parse::<u16>() {
+            Ok(status) => (status, ""),
+            Err(_) => (302, only.as_str()),
+        },
+        [status, text] => (status.parse().map_err(|_| format!("`{status}` is no status"))?, text.as_str()),
+        _ => return Err("a status is expected".to_owned()),
+    };
+    let mut fields = vec![("status", status.to_string())];
+    match status {
+        444 => return Err("drover does not close without an answer".to_owned()),
+        301 | 302 | 303 | 307 | 308 => fields.push(("location", string(text))),
+        200..=599 if text.is_empty() => {}
+        200..=599 => {
+            fields.push(("body", string(text)));
+            fields.push(("content_type", string(&scope.default_type)));
+        }
+        _ => return Err(format!("{status} is no status of a final response")),
+    }
+    Ok(inline_table(&fields))
+}
+
+/// What a location always answers is its answer; everything else is a step among others.
+fn answered(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let answer = answer_of(scope, directive)?;
+    let has_body = answer.contains("content_type");
+    match scope.level == Location && scope.count("rules") == 0 {
+        true => scope.set("return", answer),
+        false => scope.push("rules", rule(None, vec![("return", answer)])),
+    }
+    Ok(has_body.then(|| "the type is the default one, whatever the path's extension".to_owned()))
+}
+
+fn condition(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let when = when(&directive.arguments)?;
+    let mut rules = Vec::new();
+    for inner in directive.inner() {
+        let parts = match inner.name.as_str() {
+            "set" => set_parts(inner)?,
+            "rewrite" => rewrite_parts(inner)?,
+            "return" => vec![("return", answer_of(scope, inner)?)],
+            name => return Err(format!("a rule of drover has nothing like `{name}` inside of it")),
+        };
+        rules.push(rule(Some(&when), parts));
+    }
+    rules.into_iter().for_each(|rule| scope.push("rules", rule));
+    Ok(None)
+}
+
+/// The condition in brackets, as TOML.
+fn when(arguments: &[String]) -> Result<String, String> {
+    let text = arguments.join(" ");
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let inner = inner.ok_or_else(|| "a condition in brackets is expected".to_owned())?.trim();
+    let mut words = inner.splitn(3, ' ');
+    let (variable, sign, operand) = (words.next().unwrap_or(""), words.next(), words.next());
+    if !variable.starts_with('$') {
+        return Err("drover's conditions look at texts, not at files".to_owned());
+    }
+    let operand = operand.unwrap_or("").trim_matches('"');
+    let compared = |kind: &str, value: String, not: bool| {
+        let mut fields = vec![("text", string(variable)), (kind, value)];
+        fields.extend(not.then(|| ("not", "true".to_owned())));
+        inline_table(&fields)
+    };
+    match sign {
+        None => Ok(string(variable)),
+        Some("=") => Ok(compared("equals", string(operand), false)),
+        Some("!=") => Ok(compared("equals", string(operand), true)),
+        Some("~") => Ok(compared("matches", expression(operand)?, false)),
+        Some("~*") => Ok(compared("matches", expression(&format!("(?i){operand}"))?, false)),
+        Some("!~") => Ok(compared("matches", expression(operand)?, true)),
+        Some("!~*") => Ok(compared("matches", expression(&format!("(?i){operand}"))?, true)),
+        Some(sign) => Err(format!("`{sign}` compares nothing")),
+    }
+}
+
+fn map(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [of, name] = exactly(&directive.arguments)?;
+    let mut entries = Vec::new();
+    let (mut patterns, mut values) = (Vec::new(), Table::new(""));
+    for entry in directive.inner() {
+        let Ok([value]) = exactly(&entry.arguments) else {
+            match entry.name.as_str() {
+                "volatile" => continue,
+                name => return Err(format!("drover's maps have nothing like `{name}`")),
+            }
+        };
+        match entry.name.as_str() {
+            "default" => entries.push(("default", string(value))),
+            "hostnames" | "include" => {
+                return Err(format!("drover's maps have nothing like `{}`", entry.name));
+            }
+            text => match text.strip_prefix('~') {
+                Some(pattern) => {
+                    let pattern = match pattern.strip_prefix('*') {
+                        Some(pattern) => format!("(?i){pattern}"),
+                        None => pattern.to_owned(),
+                    };
+                    let fields = [("matches", expression(&pattern)?), ("value", string(value))];
+                    patterns.push(inline_table(&fields));
+                }
+                None => values.set(&key(text.strip_prefix('\\').unwrap_or(text)), string(value)),
+            },
+        }
+    }
+    if !patterns.is_empty() {
+        entries.push(("patterns", format!("[{}]", patterns.join(", "))));
+    }
+    write_map(scope, name, of, entries, "values", values)
+}
+
+fn geo(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let (of, name) = match directive.arguments.as_slice() {
+        [name] => ("$remote_addr", name),
+        [of, name] => (of.as_str(), name),
+        _ => return Err("a variable is expected".to_owned()),
+    };
+    let (mut entries, mut networks) = (Vec::new(), Table::new(""));
+    for entry in directive.inner() {
+        let [value] = exactly(&entry.arguments)?;
+        match entry.name.as_str() {
+            "default" => entries.push(("default", string(value))),
+            name if name.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && !name.contains('-') => {
+                networks.set(&key(name), string(value));
+            }
+            name => return Err(format!("drover's maps have nothing like `{name}`")),
+        }
+    }
+    write_map(scope, name, of, entries, "networks", networks)
+}
+
+fn write_map(
+    scope: &mut Scope,
+    name: &str,
+    of: &str,
+    entries: Vec<(&str, String)>,
+    kind: &str,
+    listed: Table,
+) -> Verdict {
+    let name = name.strip_prefix('$').ok_or_else(|| format!("`{name}` is no variable"))?;
+    let mut table = Table::new(&format!("[http.maps.{}]", key(name)));
+    scope.take_comments().iter().for_each(|text| table.comment(text));
+    table.set("of", string(of));
+    entries.into_iter().for_each(|(key, value)| table.set(key, value));
+    scope.behind.push(table);
+    if !listed.is_empty() {
+        scope.behind.push(listed.under(&format!("[http.maps.{}.{kind}]", key(name))));
+    }
+    Ok(None)
+}

@@ -1,0 +1,195 @@
+//! A block on its way: the table that it becomes, and what can be written only once all of it is known.
+
+use crate::contexts::limits::Refusals;
+use crate::document::{Table, inline_table, list, string};
+use crate::mapping::Level;
+
+/// Lists whose values stand on lines of their own.
+const LONG_LISTS: &[&str] = &["rules", "error_pages", "servers"];
+
+/// One block of nginx's, and one table of drover's.
+pub(crate) struct Scope {
+    pub(crate) level: Level,
+    pub(crate) table: Table,
+    /// The media type of what has no other.
+    pub(crate) default_type: String,
+    pub(crate) refusals: Refusals,
+    /// Comments that wait for the line they stand above.
+    pending: Vec<String>,
+    /// The table of the main level that was written to last.
+    last: Option<usize>,
+    fields: Vec<Field>,
+    request_fields: Vec<(String, String)>,
+    /// Lists that several directives add to, by key; as TOML.
+    lists: Vec<(&'static str, Vec<String>)>,
+    /// Tables that stand behind this one.
+    pub(crate) behind: Vec<Table>,
+}
+
+/// A field that responses get.
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// On responses with any status.
+    pub(crate) always: bool,
+}
+
+/// The statuses of responses that `add_header` changes unless it says `always`.
+const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
+
+impl Scope {
+    pub(crate) fn new(level: Level, header: &str) -> Scope {
+        Scope {
+            level,
+            table: Table::new(header),
+            // What nginx takes where nothing is said.
+            default_type: "text/plain".to_owned(),
+            refusals: Refusals::default(),
+            pending: Vec::new(),
+            last: None,
+            fields: Vec::new(),
+            request_fields: Vec::new(),
+            lists: Vec::new(),
+            behind: Vec::new(),
+        }
+    }
+
+    /// A block inside of this one.
+    pub(crate) fn inside(&self, level: Level, header: &str) -> Scope {
+        Scope {
+            default_type: self.default_type.clone(),
+            refusals: self.refusals,
+            ..Scope::new(level, header)
+        }
+    }
+
+    /// Sets a key of the table. The keys of the main level have the table's name in front.
+    pub(crate) fn set(&mut self, key: &str, value: String) {
+        let comments = std::mem::take(&mut self.pending);
+        let (table, key) = match (self.level, key.split_once('.')) {
+            (Level::Main, Some((name, key))) => (self.main_table(name), key),
+            _ => (&mut self.table, key),
+        };
+        comments.iter().for_each(|text| table.comment(text));
+        table.set(key, value);
+    }
+
+    fn main_table(&mut self, name: &str) -> &mut Table {
+        let header = format!("[{name}]");
+        let known = self.behind.iter().position(|table| table.header() == header);
+        let place = known.unwrap_or_else(|| {
+            self.behind.push(Table::new(&header));
+            self.behind.len() - 1
+        });
+        self.last = Some(place);
+        &mut self.behind[place]
+    }
+
+    /// Adds to a list.
+    pub(crate) fn push(&mut self, key: &'static str, value: String) {
+        let place = self.lists.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            self.lists.push((key, Vec::new()));
+            self.lists.len() - 1
+        });
+        self.lists[place].1.push(value);
+        let text = match LONG_LISTS.contains(&key) {
+            true => lines(&self.lists[place].1),
+            false => list(&self.lists[place].1),
+        };
+        self.set(key, text);
+    }
+
+    /// Lets nobody in.
+    pub(crate) fn close(&mut self) {
+        self.lists.retain(|(key, _)| *key != "access");
+        self.push("access", string("deny all"));
+    }
+
+    /// How many values a list has.
+    pub(crate) fn count(&self, key: &str) -> usize {
+        self.lists.iter().find(|(known, _)| *known == key).map_or(0, |(_, values)| values.len())
+    }
+
+    /// Adds a field to responses.
+    pub(crate) fn add_field(&mut self, field: Field) {
+        self.fields.push(field);
+        let changes: Vec<String> =
+            [true, false].into_iter().filter_map(|always| self.change(always)).collect();
+        let text = if let [change] = changes.as_slice() { change.clone() } else { lines(&changes) };
+        self.set("headers", text);
+    }
+
+    fn change(&self, always: bool) -> Option<String> {
+        let chosen = self.fields.iter().filter(|field| field.always == always);
+        let chosen: Vec<(&str, String)> =
+            chosen.map(|field| (field.name.as_str(), string(&field.value))).collect();
+        let mut parts = vec![("add", inline_table(&chosen))];
+        if !always {
+            parts.push(("statuses", USUAL_STATUSES.to_owned()));
+        }
+        (!chosen.is_empty()).then(|| inline_table(&parts))
+    }
+
+    /// Sets a field of requests that are passed on.
+    pub(crate) fn set_request_field(&mut self, name: &str, value: &str) {
+        self.request_fields.push((name.to_owned(), string(value)));
+        let fields: Vec<(&str, String)> =
+            self.request_fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        self.set("proxy.request_headers", inline_table(&[("set", inline_table(&fields))]));
+    }
+
+    /// A comment that stands above what comes next.
+    pub(crate) fn comment(&mut self, text: &str) {
+        self.pending.push(text.to_owned());
+    }
+
+    /// A comment behind the last line.
+    pub(crate) fn comment_behind(&mut self, text: &str) {
+        let table = match self.last {
+            Some(last) => &mut self.behind[last],
+            None => &mut self.table,
+        };
+        match self.pending.is_empty() && !table.is_empty() {
+            true => table.comment_behind(text),
+            false => self.comment(text),
+        }
+    }
+
+    /// Takes the comments that belong above a block.
+    pub(crate) fn take_comments(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.pending)
+    }
+
+    fn settle_comments(&mut self) {
+        let table = match self.last {
+            Some(last) => &mut self.behind[last],
+            None => &mut self.table,
+        };
+        self.pending.drain(..).for_each(|text| table.comment(&text));
+    }
+
+    /// What is left of a block that was not carried over.
+    pub(crate) fn only_comments(mut self) -> Table {
+        self.settle_comments();
+        self.table.without_header()
+    }
+
+    /// The tables that the block became.
+    pub(crate) fn finish(mut self) -> Vec<Table> {
+        self.settle_comments();
+        let mut tables = vec![self.table];
+        tables.append(&mut self.behind);
+        tables
+    }
+}
+
+/// A list with a line for each element where there are several.
+fn lines(values: &[String]) -> String {
+    match values {
+        [value] => format!("[{value}]"),
+        values => {
+            let lines: String = values.iter().map(|value| format!("    {value},\n")).collect();
+            format!("[\n{lines}]")
+        }
+    }
+}

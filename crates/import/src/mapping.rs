@@ -1,0 +1,113 @@
+//! What each directive becomes: the conversion's table, from which its reference is written too.
+
+use std::fmt::Write as _;
+
+use crate::convert::Scope;
+use crate::tree::Directive;
+use crate::{contexts, values};
+
+/// Where a directive stands, or a key of drover.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Level {
+    Main,
+    Http,
+    Server,
+    Location,
+    Upstream,
+}
+
+/// How it went: a difference that can be seen, if there is one; or why it was not carried over.
+pub(crate) type Verdict = Result<Option<String>, String>;
+
+/// What a directive becomes.
+pub(crate) struct Row {
+    pub(crate) directive: &'static str,
+    /// The keys it becomes, for the reference; with [`How::Nothing`] and [`How::Unsupported`] why it is left out.
+    pub(crate) becomes: &'static str,
+    /// Levels at which drover has such a key. A directive further out is handed to the levels inside.
+    pub(crate) levels: &'static [Level],
+    pub(crate) how: How,
+}
+
+/// How its arguments become a value.
+pub(crate) enum How {
+    Duration,
+    Size,
+    Flag,
+    Integer,
+    Text,
+    By(fn(&mut Scope, &Directive) -> Verdict),
+    /// A block, which the walk over the tree takes care of.
+    Block,
+    /// It has no effect in drover and needs none.
+    Nothing,
+    Unsupported,
+    /// drover has nothing for it, and without it somebody would be let in: what it guards is closed.
+    Guard,
+}
+
+/// The row of a directive that stands at `level`.
+pub(crate) fn find(name: &str, level: Level) -> Option<&'static Row> {
+    let fits = |row: &&Row| {
+        row.directive == name
+            && (row.levels.is_empty() || row.levels.iter().any(|known| is_related(*known, level)))
+    };
+    contexts::ROWS.iter().flat_map(|rows| rows.iter()).find(fits)
+}
+
+/// Whether what stands at one level may be about the other.
+fn is_related(one: Level, other: Level) -> bool {
+    let family = |level| match level {
+        Level::Main => 0,
+        Level::Http | Level::Server | Level::Location => 1,
+        Level::Upstream => 2,
+    };
+    family(one) == family(other)
+}
+
+impl Row {
+    /// Sets the key, for rows whose value goes over as it is.
+    pub(crate) fn apply(&self, scope: &mut Scope, directive: &Directive) -> Verdict {
+        let value = |convert: fn(&str) -> Option<String>, kind: &str| match directive.arguments.as_slice() {
+            [text] => convert(text).ok_or_else(|| format!("`{text}` is not {kind}")),
+            _ => Err("one value is expected".to_owned()),
+        };
+        let value = match self.how {
+            How::By(convert) => return convert(scope, directive),
+            How::Duration => value(values::duration_text, "a time")?,
+            How::Size => value(values::size_text, "a size")?,
+            How::Flag => value(|text| values::flag(text).map(|flag| flag.to_string()), "on or off")?,
+            How::Integer => {
+                value(|text| text.parse::<i64>().ok().map(|number| number.to_string()), "a number")?
+            }
+            How::Text => value(|text| Some(crate::document::string(text)), "a text")?,
+            How::Block | How::Nothing | How::Unsupported | How::Guard => return Ok(None),
+        };
+        scope.set(self.becomes, value);
+        Ok(None)
+    }
+}
+
+/// The reference: every directive that is known and what becomes of it, as a table in Markdown.
+pub fn reference() -> String {
+    let mut rows: Vec<&Row> = contexts::ROWS.iter().flat_map(|rows| rows.iter()).collect();
+    rows.sort_by_key(|row| row.directive);
+    let mut text = String::from("| nginx | drover |\n|---|---|\n");
+    for row in rows {
+        let becomes = match row.how {
+            How::Nothing => format!("no effect: {}", row.becomes),
+            How::Unsupported => format!("not supported: {}", row.becomes),
+            How::Guard => format!("not supported, what it guards is closed: {}", row.becomes),
+            How::Block => row.becomes.to_owned(),
+            _ => keys(row.becomes),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| `{}` | {becomes} |", row.directive);
+    }
+    text
+}
+
+/// `a`, `b`
+fn keys(becomes: &str) -> String {
+    becomes.split(", ").map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+}

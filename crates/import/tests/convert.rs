@@ -1,0 +1,188 @@
+//! What is written for small configurations, to the letter.
+
+use drover_import::report::Outcome;
+use drover_import::{Converted, convert, tree};
+
+fn converted(text: &str) -> Converted {
+    convert(&tree::parse("nginx.conf", text).expect("it can be read"))
+}
+
+#[track_caller]
+fn becomes(nginx: &str, drover: &str) {
+    let text = converted(nginx).text;
+    assert_eq!(text.trim(), drover.trim(), "\n{text}");
+}
+
+/// What stands in the first location.
+fn first_location(server: &str) -> String {
+    let text = converted(&format!("http {{ server {{ {server} }} }}")).text;
+    let (_, location) = text.split_once("[[http.servers.locations]]\n").expect("a location");
+    location.split("\n[").next().unwrap_or_default().trim().to_owned()
+}
+
+fn outcomes(text: &str) -> Vec<(String, Outcome, String)> {
+    let report = converted(text).report;
+    report
+        .entries()
+        .iter()
+        .map(|entry| (entry.directive.clone(), entry.outcome, entry.remark.clone()))
+        .collect()
+}
+
+#[test]
+fn process_and_events_are_tables_of_their_own() {
+    becomes(
+        "user www; worker_processes 4;\nevents { use epoll; accept_mutex on; accept_mutex_delay 100ms; }",
+        r#"
+[process]
+user = "www"
+workers = 4
+
+[events]
+use = "epoll"
+accept = "mutex"
+accept_mutex_delay = "100ms"
+"#,
+    );
+}
+
+#[test]
+fn comments_stay_where_they_stood() {
+    becomes(
+        "# first\n\nworker_processes 2; # two\n# then\npid /run/a.pid;\n# last\n",
+        r#"
+[process]
+# first
+workers = 2  # two
+# then
+pid_file = "/run/a.pid"
+# last
+"#,
+    );
+}
+
+#[test]
+fn a_server_without_a_location_for_everything_gets_one() {
+    becomes(
+        "http { server { listen 81; root /srv; } }",
+        r#"
+[[http.servers]]
+listen = ["0.0.0.0:81"]
+root = "/srv"
+
+[[http.servers.locations]]
+path = "/"
+"#,
+    );
+}
+
+#[test]
+fn what_drover_has_only_further_inside_is_handed_down() {
+    becomes(
+        "http { root /srv; server { listen 81; location / { } } server { listen 82; root /own; location / { } } }",
+        r#"
+[[http.servers]]
+root = "/srv"
+listen = ["0.0.0.0:81"]
+
+[[http.servers.locations]]
+path = "/"
+
+[[http.servers]]
+listen = ["0.0.0.0:82"]
+root = "/own"
+
+[[http.servers.locations]]
+path = "/"
+"#,
+    );
+}
+
+#[test]
+fn lists_replace_those_outside_and_never_add_up() {
+    let fields = |location: &str| {
+        first_location(&format!(
+            "proxy_set_header A 1; proxy_set_header B 2; location / {{ proxy_pass http://127.0.0.1:9/; {location} }}"
+        ))
+    };
+    assert!(fields("").contains("{ set = { A = \"1\", B = \"2\" } }"), "{}", fields(""));
+    let own = fields("proxy_set_header C 3;");
+    assert!(own.contains("{ set = { C = \"3\" } }"), "{own}");
+}
+
+#[test]
+fn rules_keep_their_order() {
+    assert_eq!(
+        first_location(
+            "location / { set $a 1; if ($a = 2) { return 403; } rewrite ^/x/(.*)$ /y/$1 last; return 301 /z; }"
+        ),
+        r#"
+path = "/"
+rules = [
+    { set = { a = "1" } },
+    { when = { text = "$a", equals = "2" }, return = { status = 403 } },
+    { rewrite = '^/x/(.*)$', to = "/y/$1", then = "last" },
+    { return = { status = 301, location = "/z" } },
+]"#
+        .trim()
+    );
+    assert_eq!(first_location("location / { return 204; }"), "path = \"/\"\nreturn = { status = 204 }");
+}
+
+#[test]
+fn locations_of_all_kinds() {
+    for (nginx, drover) in [
+        ("= /a", r#"{ exact = "/a" }"#),
+        ("/a", r#""/a""#),
+        ("^~ /a", r#"{ prefix = "/a", before_expressions = true }"#),
+        (r"~ \.php$", r"{ expression = '\.php$' }"),
+        (r"~* \.php$", r"{ expression = '(?i)\.php$' }"),
+        ("@a", r#"{ name = "a" }"#),
+    ] {
+        assert_eq!(first_location(&format!("location {nginx} {{ }}")), format!("path = {drover}"), "{nginx}");
+    }
+    let nested = converted("http { server { location /a { location /a/b { } } } }").text;
+    assert!(nested.contains("[[http.servers.locations.locations]]\npath = \"/a/b\""), "{nested}");
+}
+
+#[test]
+fn what_is_not_supported_is_a_comment_and_in_the_report() {
+    let text = "http { server { listen 81; fancy on; location / { expires 1h; } location ~ (?=a) { } } tcp_nopush on; }";
+    assert!(converted(text).text.contains("# not carried over (drover knows no such directive): fancy on;"));
+    let outcomes = outcomes(text);
+    let outcome = |name: &str| {
+        outcomes.iter().find(|(line, ..)| line.starts_with(name)).map(|(_, outcome, _)| *outcome)
+    };
+    assert_eq!(outcome("fancy"), Some(Outcome::NotSupported));
+    assert_eq!(outcome("expires"), Some(Outcome::Differs));
+    assert_eq!(outcome("tcp_nopush"), Some(Outcome::NoEffect));
+    assert_eq!(outcome("listen"), Some(Outcome::CarriedOver));
+    assert_eq!(outcome("location ~"), Some(Outcome::NotSupported), "an expression that looks around");
+    assert!(!converted(text).report.is_complete());
+}
+
+#[test]
+fn what_guarded_a_place_is_never_just_left_out() {
+    let location = first_location("location / { root /srv; allow all; auth_request /check; }");
+    assert!(location.contains("access = [\"deny all\"]"), "{location}");
+    let denied = first_location("location / { deny nonsense.example; }");
+    assert!(denied.contains("nonsense.example"), "{denied}");
+}
+
+#[test]
+fn every_directive_is_in_the_report_once() {
+    let outcomes =
+        outcomes("http { gzip on; server { location /a { } location /b { } } server { location / { } } }");
+    let count = |name: &str| outcomes.iter().filter(|(line, ..)| line.starts_with(name)).count();
+    assert_eq!(count("gzip"), 1);
+    assert_eq!(count("server"), 2);
+    assert_eq!(count("location"), 3);
+}
+
+#[test]
+fn the_reference_tells_what_becomes_of_each_directive() {
+    let reference = drover_import::reference();
+    assert!(reference.contains("| `client_max_body_size` | `client_body_size` |"), "{reference}");
+    assert!(reference.contains("| `tcp_nopush` | no effect: "));
+    assert!(reference.contains("| `ssl_certificate` | not supported: "));
+}
