@@ -5,11 +5,12 @@
 # soak   a thousand reloads under load; options: make soak SOAK="--reloads 200 --seed 7"
 # chaos  clients while workers are killed, configs reloaded, disks filled; options: make chaos CHAOS="--seconds 600 --seed 7"
 # fuzz   each fuzz target for a while; options: make fuzz SECONDS_EACH=600
+# install  binary, config, and what systemd and logrotate want; options: make install prefix=/usr DESTDIR=/tmp/stage
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := run
-.PHONY: run test check bench soak chaos fuzz
+.PHONY: run test check bench soak chaos fuzz install uninstall
 
 BENCH ?=
 SOAK ?=
@@ -61,3 +62,35 @@ fuzz:
 	    mkdir -p fuzz/corpus/$$target fuzz/seeds/$$target; \
 	    cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS_EACH) || exit 1; \
 	done
+
+# Configs that are there stay as they are. With BINARY=FILE nothing is built.
+prefix ?= /usr/local
+sysconfdir ?= /etc
+DESTDIR ?=
+BINARY ?=
+# The files under systemd/ name the places that distributions use.
+PLACED = sed -e 's|/usr/|$(prefix)/|g' -e 's|/etc/|$(sysconfdir)/|g'
+PLACES = $(prefix)/lib/systemd/system/drover.service=drover.service \
+    $(prefix)/lib/systemd/system/drover.socket=drover.socket \
+    $(prefix)/lib/sysusers.d/drover.conf=sysusers.conf $(prefix)/lib/tmpfiles.d/drover.conf=tmpfiles.conf \
+    $(sysconfdir)/logrotate.d/drover=logrotate.conf
+WELCOME = $(prefix)/share/drover/welcome
+
+install:
+ifeq ($(BINARY),)
+	@cargo build --release -p drover-daemon
+endif
+	install -D -m 755 $(or $(BINARY),target/release/drover) $(DESTDIR)$(prefix)/bin/drover
+	install -d $(DESTDIR)$(WELCOME) && install -m 644 config/welcome/* $(DESTDIR)$(WELCOME)
+	@for place in $(PLACES); do \
+	    echo "systemd/$${place#*=} -> $(DESTDIR)$${place%%=*}"; \
+	    $(PLACED) "systemd/$${place#*=}" | install -D -m 644 /dev/stdin "$(DESTDIR)$${place%%=*}" || exit 1; \
+	done
+	@config="$(DESTDIR)$(sysconfdir)/drover/drover.toml"; if [ -e "$$config" ]; then echo "$$config stays as it is"; \
+	    else $(PLACED) systemd/drover.toml | install -D -m 644 /dev/stdin "$$config"; fi
+	@echo "then, as root: systemd-sysusers && systemctl daemon-reload && systemctl enable --now drover"
+
+# The config stays.
+uninstall:
+	rm -rf $(DESTDIR)$(prefix)/bin/drover $(DESTDIR)$(prefix)/share/drover
+	rm -f $(foreach place,$(PLACES),$(DESTDIR)$(firstword $(subst =, ,$(place))))

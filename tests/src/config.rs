@@ -1,6 +1,7 @@
 //! A test's config file, written table by table.
 
 use std::fmt::Write;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use crate::{Directory, Port};
@@ -15,6 +16,7 @@ pub struct Config {
     log: Vec<String>,
     events: Vec<String>,
     http: Vec<String>,
+    log_formats: Vec<String>,
     stream: Vec<String>,
     servers: String,
     /// The whole text, where somebody else wrote it.
@@ -45,6 +47,7 @@ impl Config {
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("access.log")
             )],
+            log_formats: vec!["by_worker = \"$pid $request_method $request_uri $status\"".to_owned()],
             stream: vec![format!(
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("stream.log")
@@ -75,6 +78,12 @@ impl Config {
     /// Sets a key in `[http]`.
     pub fn http(mut self, line: &str) -> Config {
         set(&mut self.http, line);
+        self
+    }
+
+    /// Adds a format for access logs.
+    pub fn log_format(mut self, line: &str) -> Config {
+        set(&mut self.log_formats, line);
         self
     }
 
@@ -112,6 +121,20 @@ impl Config {
         self
     }
 
+    /// Adds an upstream with these keys, beside those of its servers.
+    pub fn upstream(mut self, name: &str, servers: &[SocketAddrV4], keys: &str) -> Config {
+        let servers: Vec<String> = servers.iter().map(|address| format!("\"{address}\"")).collect();
+        let servers = servers.join(", ");
+        let _ = writeln!(self.servers, "\n[http.upstreams.{name}]\nservers = [{servers}]\n{keys}");
+        self
+    }
+
+    /// Adds a location that passes everything that begins with `path` on to an upstream or an address, with these
+    /// keys of `proxy`.
+    pub fn passing(self, path: &str, to: impl std::fmt::Display, keys: &str) -> Config {
+        self.location(path, &format!("proxy_pass = \"http://{to}\"\n[http.servers.locations.proxy]\n{keys}"))
+    }
+
     /// Adds a location with these keys to the last server: everything that begins with `path`.
     pub fn location(mut self, path: &str, keys: &str) -> Config {
         let path = toml_string(path);
@@ -136,7 +159,7 @@ impl Config {
                 "$pid $protocol $bytes_received $bytes_sent $upstream_addr $tls_server_name $close_reason";
             let _ = writeln!(text, "[stream.log_formats]\nby_worker = \"{format}\"\n");
         }
-        text.push_str("[http.log_formats]\nby_worker = \"$pid $request_method $request_uri $status\"\n");
+        let _ = writeln!(text, "[http.log_formats]\n{}", self.log_formats.join("\n"));
         text.push_str(&self.servers);
         text
     }

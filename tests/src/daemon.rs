@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,15 @@ pub struct Surroundings {
     pub environment: Vec<(OsString, OsString)>,
     /// The executable, where it is not the one under test itself.
     pub executable: Option<PathBuf>,
+    /// What standard input and output are, in this order; else nothing.
+    pub passed: Vec<Arc<OwnedFd>>,
+}
+
+impl Surroundings {
+    fn stream(&self, number: usize) -> Stdio {
+        let passed = self.passed.get(number).map(|socket| socket.try_clone().expect("a descriptor"));
+        passed.map_or_else(Stdio::null, Stdio::from)
+    }
 }
 
 impl Drover {
@@ -66,7 +77,29 @@ impl Drover {
         config: &Config,
         surroundings: &Surroundings,
     ) -> Result<Drover, Failure> {
-        let mut drover = Drover::launch(directory.path(), &config.write(directory), surroundings);
+        Drover::try_start_file(directory, &config.write(directory), surroundings)
+    }
+
+    /// The same with the text of a config, which has to say that `run` and `drover.pid` lie in the directory.
+    ///
+    /// # Panics
+    ///
+    /// When it ends instead, or is not ready soon.
+    #[track_caller]
+    pub fn start_text(directory: &Directory, text: &str) -> Drover {
+        let file = directory.write("drover.toml", text);
+        match Drover::try_start_file(directory, &file, &Surroundings::default()) {
+            Ok(drover) => drover,
+            Err(failure) => panic!("drover ended with {:?}:\n{}", failure.code, failure.stderr),
+        }
+    }
+
+    fn try_start_file(
+        directory: &Directory,
+        config: &Path,
+        surroundings: &Surroundings,
+    ) -> Result<Drover, Failure> {
+        let mut drover = Drover::launch(directory.path(), config, surroundings);
         let start = Instant::now();
         while !drover.is_ready() {
             if drover.has_ended() {
@@ -91,8 +124,8 @@ impl Drover {
             .args(&line[1..])
             .envs(surroundings.environment.iter().cloned())
             .current_dir(directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(surroundings.stream(0))
+            .stdout(surroundings.stream(1))
             .stderr(File::create(&stderr).expect("the directory is ours"))
             .process_group(0)
             .spawn()

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
+use crate::chunked;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use std::os::fd::AsRawFd;
 
@@ -32,6 +33,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// The fields of the body's trailer section.
+    pub trailers: Vec<(String, String)>,
 }
 
 /// Why there is no response.
@@ -206,7 +209,15 @@ impl Client {
             }
             Some(Err(_)) => return Err(Failure::Malformed("Content-Length".to_owned())),
             None if response.header("transfer-encoding").is_some() => {
-                return Err(Failure::Malformed("chunked bodies are not expected here".to_owned()));
+                let whole = loop {
+                    match chunked::parse(&self.received).map_err(Failure::Malformed)? {
+                        Some(whole) => break whole,
+                        None if self.fill()? == 0 => return Err(Failure::Cut),
+                        None => {}
+                    }
+                };
+                self.received.drain(..whole.length);
+                (response.body, response.trailers) = (whole.data, whole.trailers);
             }
             None => {
                 while self.fill()? > 0 {}
@@ -328,7 +339,7 @@ fn parse_head(head: &str) -> Result<Response, Failure> {
         })
         .collect::<Result<_, Failure>>()?;
     let (version, reason) = (version.to_owned(), reason.unwrap_or_default().to_owned());
-    Ok(Response { version, status, reason, headers, body: Vec::new() })
+    Ok(Response { version, status, reason, headers, body: Vec::new(), trailers: Vec::new() })
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

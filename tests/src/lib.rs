@@ -10,22 +10,26 @@
 
 pub mod backend;
 pub mod binary;
+pub mod chunked;
 pub mod config;
 pub mod daemon;
 pub mod datagrams;
 pub mod descriptors;
 pub mod directory;
 pub mod http;
+pub mod http_backend;
 pub mod load;
 pub mod masters;
 pub mod packages;
 pub mod port;
 pub mod process;
 pub mod random;
+pub mod schema;
 pub mod sockets;
 pub mod status;
 pub mod strace;
 pub mod stream_log;
+pub mod systemd;
 pub mod variants;
 pub mod wait;
 
@@ -34,6 +38,7 @@ pub use config::Config;
 pub use daemon::Drover;
 pub use directory::Directory;
 pub use http::{Client, Response};
+pub use http_backend::HttpBackend;
 pub use load::Load;
 pub use port::Port;
 pub use random::Random;

@@ -65,6 +65,13 @@ pub fn anonymous_memory(pid: Pid) -> Option<u64> {
     status_line(pid, "RssAnon")?.split(' ').next()?.parse().ok()
 }
 
+/// The memory in bytes that a process has written to and shares with none.
+pub fn private_dirty(pid: Pid) -> Option<u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = maps.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// Processor time of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuTime {

@@ -1,9 +1,14 @@
 //! `drover status`: what the scoreboard says, as a table and as JSON.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use drover_tests::http::get;
 use drover_tests::status::Status;
 use drover_tests::{Client, Config, Directory, Drover, Port, binary, eventually, process};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 #[test]
 fn it_counts_connections_accepts_and_requests() {
@@ -85,4 +90,47 @@ fn a_worker_that_is_stopped_is_pointed_out() {
     eventually("status says so", || table().contains(sentence).then_some(()));
     process::send(drover.worker(), Signal::SIGCONT);
     eventually("it goes on", || (!table().contains(sentence)).then_some(()));
+}
+
+#[test]
+fn sums_do_not_fall_when_a_worker_is_killed() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &Config::new(&directory, 1).answering(&port));
+    (0..5).for_each(|_| drop(get(port.address(), "/")));
+    let sums = || {
+        let status: Value =
+            serde_json::from_str(&Status::text(drover.config()).expect("a status")).expect("JSON");
+        let closes = status["totals"]["closes"].as_object().expect("reasons");
+        let closes: u64 = closes.values().filter_map(Value::as_u64).sum();
+        (status["totals"]["requests"].as_u64(), status["totals"]["turns"].as_u64(), closes)
+    };
+    let before =
+        eventually("all are counted", || Some(sums()).filter(|sums| sums.0 == Some(5) && sums.2 == 5));
+    let worker = drover.worker();
+    process::send(worker, Signal::SIGKILL);
+    eventually("it is replaced", || {
+        (drover.status().all_serve() && drover.workers() != [worker]).then_some(())
+    });
+    let after = sums();
+    assert!(after >= before && after.1 >= before.1, "{after:?} after {before:?}");
+    get(port.address(), "/");
+    eventually("the sums go on", || (sums().0 == Some(6)).then_some(()));
+}
+
+#[test]
+fn a_scoreboard_of_another_version_is_not_read_but_said() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &Config::new(&directory, 1).answering(&port));
+    // The second word of the file is its version.
+    let scoreboard =
+        File::options().write(true).open(directory.join("run/scoreboard")).expect("the scoreboard");
+    scoreboard.write_all_at(&u64::MAX.to_ne_bytes(), 8).expect("written");
+    for arguments in [&["status"][..], &["status", "--json"], &["reload"]] {
+        let config = [OsStr::new("-c"), drover.config().as_os_str()];
+        let output = binary::run(arguments.iter().map(OsStr::new).chain(config));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("another version of drover: use its own binary"), "{text}");
+        assert!(output.stdout.is_empty());
+    }
 }

@@ -1,4 +1,4 @@
-//! Addresses to listen on: `"127.0.0.1:8080"`, `"[::]:8080"`, `"unix:/run/app.sock"`.
+//! Addresses to listen on: `"127.0.0.1:8080"`, `"[::]:8080"`, `"unix:/run/app.sock"`, `"systemd:web"`.
 //!
 //! Address and port are always both written, so that nobody has to know what a bare port listens on. Names are
 //! not resolved: what `localhost` means is decided elsewhere and can change under a running daemon.
@@ -22,6 +22,8 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// The absolute path of a unix socket.
     Unix(PathBuf),
+    /// A socket that systemd has opened, by its name (`FileDescriptorName=` in the socket unit).
+    Systemd(String),
 }
 
 impl fmt::Display for ListenAddress {
@@ -29,6 +31,7 @@ impl fmt::Display for ListenAddress {
         match self {
             ListenAddress::Tcp(address) => address.fmt(out),
             ListenAddress::Unix(path) => write!(out, "unix:{}", path.display()),
+            ListenAddress::Systemd(name) => write!(out, "systemd:{name}"),
         }
     }
 }
@@ -43,12 +46,13 @@ impl Value for ListenAddress {
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<ListenAddress> {
         let wrong = match &node.kind {
-            Kind::String(text) => match text.strip_prefix("unix:") {
-                Some(path) => {
+            Kind::String(text) => match text.split_once(':') {
+                Some(("unix", path)) => {
                     let path = if path.is_empty() { PathBuf::new() } else { reader.resolve(node, path) };
                     unix(path).map(ListenAddress::Unix)
                 }
-                None => internet(text).map(ListenAddress::Tcp),
+                Some(("systemd", name)) => systemd(name).map(ListenAddress::Systemd),
+                _ => internet(text).map(ListenAddress::Tcp),
             },
             Kind::Integer(Some(port @ 1..=65535)) => Err(bare_port(&port.to_string())),
             _ => {
@@ -95,6 +99,17 @@ pub(crate) fn unix(path: PathBuf) -> Result<PathBuf, Wrong> {
         return Err(Wrong { what, help: Some("use a shorter path, such as one under /run".into()) });
     }
     Ok(path)
+}
+
+/// systemd.socket(5): `FileDescriptorName=` takes any characters but control characters and colons.
+fn systemd(name: &str) -> Result<String, Wrong> {
+    match name {
+        "" => Err("the name of the socket is missing".into()),
+        name if name.contains(|c: char| c == ':' || c.is_control()) => {
+            Err("a name of systemd's has no colon and no control character in it".into())
+        }
+        name => Ok(name.to_owned()),
+    }
 }
 
 pub(crate) fn internet(text: &str) -> Result<SocketAddr, Wrong> {

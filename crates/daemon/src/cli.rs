@@ -117,6 +117,9 @@ pub(crate) struct StatusArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the schema of that JSON instead: what each key means
+    #[arg(long)]
+    pub(crate) schema: bool,
 }
 
 #[cfg(test)]

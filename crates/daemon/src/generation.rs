@@ -134,6 +134,8 @@ impl Generation {
     /// # Errors
     /// Why there are not enough places.
     pub(crate) fn seat_workers(&mut self, board: &Scoreboard) -> Result<(), String> {
+        let addresses: Vec<String> = self.strategies.keys().map(Address::to_string).collect();
+        board.number_listeners(addresses.iter().map(String::as_str), self.number);
         let balanced = self.strategies.values().any(|strategy| *strategy == Strategy::Balanced);
         let datagrams = self.has_datagrams();
         let slots = *self.config.events.worker_connections;

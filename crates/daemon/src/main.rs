@@ -4,6 +4,7 @@
 //! (from a wish to a generation that serves), `worker.rs` (what a forked child does), `sockets.rs` (what
 //! a reload does to listen sockets), `upgrade/` (two masters), `scoreboard/` (what everyone may see).
 
+mod activation;
 mod budget;
 mod cli;
 mod clock;
@@ -12,6 +13,7 @@ mod complaint;
 mod config;
 mod daemonise;
 mod datagrams;
+mod descriptors;
 mod generation;
 mod lock;
 mod log;
@@ -24,6 +26,7 @@ mod plan;
 mod privileges;
 mod process;
 mod reload;
+mod report;
 mod respawn;
 mod scoreboard;
 mod services;

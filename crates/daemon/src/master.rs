@@ -146,6 +146,7 @@ impl Master {
             self.replace_ended()?;
             self.advance_reload()?;
             self.advance_upgrade();
+            self.attend_systemd();
         }
     }
 
@@ -156,6 +157,7 @@ impl Master {
             self.due.iter().map(|(_, at)| *at).min(),
             self.reload.as_ref().and_then(Reload::deadline),
             self.upgrade.deadline(),
+            self.notifier.deadline(),
         ];
         let deadline = deadlines.into_iter().flatten().min();
         loop {

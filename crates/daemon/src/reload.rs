@@ -10,6 +10,7 @@
 //! while sockets are being released takes those over. The first start is a reload too, from an empty generation;
 //! where that is refused, the daemon ends.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,7 @@ impl Master {
                     warn!("not every worker let go of the sockets on their way out: closing them anyway");
                 }
                 if released || overdue {
+                    self.show_listeners(self.generation.sockets.surplus());
                     self.generation.sockets.release();
                     self.reload = None;
                 }
@@ -206,6 +208,9 @@ impl Master {
         let before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
         self.free_seats(&before);
+        // Another master that has the same sockets says what was turned away there.
+        let closing = (!self.upgrade.shares_sockets()).then_some(&before.sockets);
+        self.show_listeners(closing.into_iter().flat_map(|before| before.closing(&self.generation.sockets)));
         // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
         // queued before they close them.
         if !self.upgrade.shares_sockets() {
@@ -231,7 +236,6 @@ impl Master {
         self.board.set_state(MasterState::Serving);
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");
-        self.notifier.ready(&summary);
         if before.number == 0 {
             self.announce();
             self.ask_for_names();
@@ -239,6 +243,13 @@ impl Master {
             self.board.reload_ends(true, &summary);
             self.listens_anew();
         }
+        self.tell_systemd_ready();
+    }
+
+    /// Shows the listeners of the generation that serves, while the sockets in `closing` are still open.
+    fn show_listeners<'a>(&'a self, closing: impl Iterator<Item = &'a OwnedFd>) {
+        let Generation { number, sockets, strategies, .. } = &self.generation;
+        self.board.show_listeners(&sockets.listed(strategies), closing, *number);
     }
 
     /// Begins to let go of the sockets on their way out.
@@ -281,8 +292,7 @@ impl Master {
         error!("the reload is refused; generation {} goes on", self.generation.number);
         self.board.set_state(if self.parked { MasterState::Parked } else { MasterState::Serving });
         self.board.reload_ends(false, message);
-        self.notifier
-            .ready(&format!("generation {} serves; the last reload was refused", self.generation.number));
+        self.tell_systemd_ready();
     }
 
     /// Takes back what a reload has done so far, unless it is committed.

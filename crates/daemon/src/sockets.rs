@@ -14,6 +14,7 @@
 
 mod datagrams;
 mod hand_over;
+mod listed;
 mod open;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ impl Address {
     fn port(&self) -> Option<(u16, bool)> {
         match self.place {
             ListenAddress::Tcp(address) => Some((address.port(), self.udp)),
-            ListenAddress::Unix(_) => None,
+            ListenAddress::Unix(_) | ListenAddress::Systemd(_) => None,
         }
     }
 
@@ -117,6 +118,8 @@ struct Group {
     wanted: Wanted,
     /// What there was of it in the generation before, until the commit.
     before: Option<Before>,
+    /// Systemd has opened the first one, and will pass it again.
+    passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
     /// How many sockets at the end wait for the commit to be bound: sockets for datagrams that are new.
@@ -178,7 +181,8 @@ impl Sockets {
                 }
             };
             let taken_over = gone.iter().filter(|gone| address.takes_over(gone));
-            let taken_over = taken_over.filter_map(|gone| held.groups.get(gone));
+            let taken_over =
+                taken_over.filter_map(|gone| held.groups.get(gone)).filter(|group| !group.passed);
             let waiting = held.groups.get(address).into_iter().flat_map(|group| &group.taken_over);
             let sockets = taken_over.flat_map(Group::all).chain(waiting);
             group.taken_over = sockets.map(Rc::clone).collect();
@@ -213,9 +217,10 @@ impl Sockets {
     }
 
     fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
+        // What systemd has passed it will pass again, to be used then. Nothing queues where datagrams come.
         let queues = |address: &Address| address.port().is_some() && !address.udp;
-        let gone = self.groups.iter().filter(|(address, _)| queues(address) && gone(address));
-        for (address, group) in gone {
+        let ours = self.groups.iter().filter(|(address, group)| queues(address) && !group.passed);
+        for (address, group) in ours.filter(|(address, _)| gone(address)) {
             for socket in group.members() {
                 // So that the address can be listened on again, however long workers take to leave it.
                 let shared = setsockopt(socket, sockopt::ReusePort, &true).map_err(io::Error::from);
@@ -303,7 +308,7 @@ impl Group {
             end_steering(first)?;
         }
         for socket in &self.sockets {
-            open::set_changeable(socket, self.wanted, matches!(address.place, ListenAddress::Unix(_)))?;
+            open::set_changeable(socket, self.wanted, &address.place)?;
         }
         Ok(())
     }

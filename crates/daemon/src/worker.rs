@@ -29,6 +29,7 @@ use tracing::{debug, error, info, warn};
 use crate::complaint::Complaint;
 use crate::config::{Affinity, Config};
 use crate::datagrams::KnownSeats;
+use crate::descriptors;
 use crate::generation::{Seat, address_of};
 use crate::log;
 use crate::message::{Command, Report};
@@ -142,6 +143,7 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
     listen(worker.core(), &mut start, &services)?;
+    descriptors::publish(worker.core());
     start.block.set_state(WorkerState::Serving);
     if let Some(channel) = &channel {
         report(channel, Report::Ready);
@@ -251,17 +253,20 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
             deferred: configured.deferred,
             client_first: configured.client_first,
         };
-        let service = match (behind, &address.place) {
-            (Behind::Connections(service), _) => service,
-            (Behind::Datagrams(service), ListenAddress::Tcp(bound)) => {
-                core.listen_datagrams(own(socket)?, *bound, options, service)?;
-                continue;
+        match (behind, &address.place) {
+            (Behind::Connections(service), _) => {
+                core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
+                for socket in surplus {
+                    core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
+                }
             }
-            (Behind::Datagrams(_), ListenAddress::Unix(_)) => return Err(WorkerError::NoService(address)),
-        };
-        core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
-        for socket in surplus {
-            core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
+            (Behind::Datagrams(service), ListenAddress::Tcp(bound)) => {
+                core.listen_datagrams(own(socket)?, *bound, options.clone(), service)?;
+            }
+            (Behind::Datagrams(_), _) => return Err(WorkerError::NoService(address)),
+        }
+        if let Some(number) = start.block.listener(&address.to_string()) {
+            core.count_accepts(&options.address, number);
         }
     }
     Ok(())

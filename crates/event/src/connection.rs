@@ -6,10 +6,13 @@
 //! memory touched is what the busiest moment needed; only lent slots are on the reusable list, each
 //! at most once, the longest idle first.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::clock::Millis;
+use crate::close::{CloseReason, Noted};
+use crate::event::Direction;
 use crate::token::Token;
 
 /// "No slot", "no task", "no listener".
@@ -159,6 +162,8 @@ pub(crate) struct Connection {
     pub(crate) listener: u32,
     /// Who keeps it while no task does; [`NONE`] otherwise.
     pub(crate) keeper: u32,
+    /// Why it will end.
+    pub(crate) end: Noted,
     /// Free list or reusable list.
     next: u32,
     previous: u32,
@@ -181,6 +186,7 @@ impl Connection {
             hopeful: false,
             listener: NONE,
             keeper: NONE,
+            end: Noted::NOTHING,
             next: NONE,
             previous: NONE,
             number: 0,
@@ -192,6 +198,34 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Takes note that a time-out passed in one direction.
+    #[cold]
+    pub(crate) fn note_timeout(&mut self, direction: Direction) {
+        if let Some(reason) = CloseReason::of_timeout(self.phase, direction) {
+            self.end.see(reason, self.phase);
+        }
+    }
+
+    /// Takes note that nothing more can be received, or nothing more be sent: `fault` says why, if it is not the
+    /// end of the peer's stream.
+    #[cold]
+    pub(crate) fn note_end(&mut self, fault: Option<&io::Error>) {
+        let gone = |fault: &io::Error| {
+            matches!(
+                fault.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut
+            )
+        };
+        let reason = match fault {
+            None => CloseReason::of_end(self.phase),
+            Some(fault) if gone(fault) => CloseReason::ClientFailed,
+            Some(_) => CloseReason::InternalError,
+        };
+        self.end.see(reason, self.phase);
+    }
+}
+
 /// The array of slots.
 pub(crate) struct Slots {
     connections: Vec<Connection>,
@@ -199,7 +233,14 @@ pub(crate) struct Slots {
     free: u32,
     lent: u32,
     reusable: ReusableList,
+    /// The highest generation among slots that were cut off: those that follow them begin there.
+    past: u32,
+    /// With fewer lent slots than this it is worth to look for some to cut off.
+    cut_below: u32,
 }
+
+/// Fewer slots are not cut off: they take no more than 100 KiB, their events included.
+const CUT_LEAST: u32 = 256;
 
 #[derive(Clone, Copy)]
 struct ReusableList {
@@ -217,6 +258,8 @@ impl Slots {
             free: NONE,
             lent: 0,
             reusable: ReusableList { head: NONE, tail: NONE, len: 0 },
+            past: 0,
+            cut_below: 0,
         }
     }
 
@@ -243,8 +286,9 @@ impl Slots {
             self.free = self[slot].next;
             slot
         } else if (self.connections.len() as u32) < self.capacity {
-            self.connections.push(Connection::free());
-            self.connections.len() as u32 - 1
+            self.connections.push(Connection { generation: self.past, ..Connection::free() });
+            self.cut_below = self.cut_below.max(self.rows().saturating_sub(CUT_LEAST) / 4);
+            self.rows() - 1
         } else {
             return None;
         };
@@ -272,6 +316,43 @@ impl Slots {
     /// closed its slot and its task goes on.
     pub(crate) fn phase_of(&self, slot: u32) -> Phase {
         self.connections.get(slot as usize).map_or(Phase::Accepted, |connection| connection.phase)
+    }
+
+    /// How many slots were lent ever since the last cut.
+    pub(crate) fn rows(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    /// Whether so many slots are free that [`Slots::cut`] may find some at the end.
+    #[inline]
+    pub(crate) fn are_many_free(&self) -> bool {
+        self.lent < self.cut_below
+    }
+
+    /// Gives back the memory of the free slots behind the last lent one, if there are many.
+    pub(crate) fn cut(&mut self) {
+        let is_lent = |connection: &Connection| connection.holder != Holder::Free;
+        let kept = self.connections.iter().rposition(is_lent).map_or(0, |last| last + 1);
+        if self.connections.len() - kept >= CUT_LEAST as usize / 4 {
+            self.cut_behind(kept);
+        }
+        // What stands in the way may be closed next: another look once an eighth more is free.
+        self.cut_below = if self.rows() < CUT_LEAST { 0 } else { self.lent - self.lent / 8 };
+    }
+
+    /// Cuts off all slots but the first `kept`. They are free.
+    fn cut_behind(&mut self, kept: usize) {
+        let cut = self.connections[kept..].iter().map(|connection| connection.generation);
+        self.past = cut.fold(self.past, u32::max);
+        self.connections.truncate(kept);
+        release(&mut self.connections, self.capacity as usize);
+        self.free = NONE;
+        for slot in (0..self.rows()).rev() {
+            if self[slot].holder == Holder::Free {
+                self[slot].next = self.free;
+                self.free = slot;
+            }
+        }
     }
 
     /// The token of the slot's present life.
@@ -337,6 +418,12 @@ impl Slots {
             Some(slot)
         })
     }
+}
+
+/// Gives back the memory behind the rows, which keep room for `capacity`: address space alone.
+pub(crate) fn release<T>(rows: &mut Vec<T>, capacity: usize) {
+    rows.shrink_to_fit();
+    rows.reserve_exact(capacity.saturating_sub(rows.len()));
 }
 
 impl std::ops::Index<u32> for Slots {
@@ -408,10 +495,42 @@ mod tests {
         assert!(!slots.are_short());
     }
 
+    #[test]
+    fn free_slots_at_the_end_are_cut_off() {
+        let mut slots = Slots::with_capacity(10_000);
+        let lent: Vec<Token> = (0..8_000)
+            .map(|_| {
+                let slot = slots.lend(None, Holder::Peer).expect("a free slot");
+                slots.token(slot)
+            })
+            .collect();
+        assert!(!slots.are_many_free());
+        lent[..7_000].iter().for_each(|token| drop(slots.give_back(token.index())));
+        assert!(slots.are_many_free());
+        slots.cut();
+        assert_eq!(slots.rows(), 8_000, "the last one is lent");
+        assert!(!slots.are_many_free(), "nothing has changed since");
+        lent[7_001..].iter().for_each(|token| drop(slots.give_back(token.index())));
+        assert!(slots.are_many_free());
+        slots.cut();
+        assert_eq!(slots.rows(), 7_001);
+        drop(slots.give_back(7_000));
+        assert!(slots.are_many_free());
+        slots.cut();
+        assert_eq!((slots.rows(), slots.free()), (0, 10_000));
+        assert!(!slots.are_many_free());
+        // Nobody is taken for one of before.
+        for _ in 0..8_000 {
+            let slot = slots.lend(None, Holder::Peer).expect("a free slot");
+            assert!(slots.resolve(slots.token(slot)).is_some());
+        }
+        assert!(lent.iter().all(|token| slots.resolve(*token).is_none()));
+    }
+
     proptest! {
         /// Random lending, returning and idling against a map and a deque.
         #[test]
-        fn behave_as_a_set(steps in proptest::collection::vec((0u8..4, any::<prop::sample::Index>()), 1..200)) {
+        fn behave_as_a_set(steps in proptest::collection::vec((0u8..5, any::<prop::sample::Index>()), 1..200)) {
             let mut slots = Slots::with_capacity(12);
             let mut lent: Vec<Token> = Vec::new();
             let mut past: Vec<Token> = Vec::new();
@@ -446,6 +565,7 @@ mod tests {
                         slots.set_idle(slot, None);
                         idle.retain(|&other| other != slot);
                     }
+                    4 => slots.cut_behind(lent.iter().map(|token| token.index() as usize + 1).max().unwrap_or(0)),
                     _ => {}
                 }
                 prop_assert_eq!(slots.free() as usize, 12 - lent.len());

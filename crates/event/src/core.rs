@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use drover_sys::memory;
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
@@ -115,6 +116,8 @@ pub(crate) struct State {
     /// Connections with peers that are open.
     pub(crate) open: u32,
     pub(crate) draining: bool,
+    /// The worker is being dropped, and with it what is open.
+    pub(crate) ending: bool,
     /// Idle connections are being asked to close.
     pub(crate) reclaiming: bool,
     /// Timers are expiring: one that is set now is due in a later turn.
@@ -127,6 +130,9 @@ pub(crate) struct State {
     pub(crate) shortage_logged: Option<Millis>,
 }
 
+/// What [`Core::each_second`] has called.
+type EachSecond = Rc<dyn Fn(&Core)>;
+
 pub(crate) struct Inner {
     state: RefCell<State>,
     pub(crate) clock: Clock,
@@ -137,6 +143,8 @@ pub(crate) struct Inner {
     pub(crate) pipes: PipeStore,
     pub(crate) outgoing: RefCell<Outgoing>,
     pub(crate) thread_pool: RefCell<Option<ThreadPool>>,
+    /// Called once a second, while there are turns.
+    each_second: RefCell<Option<EachSecond>>,
     /// Whether the running task has arranged to be resumed again.
     pub(crate) armed: Cell<bool>,
 }
@@ -173,6 +181,7 @@ impl Core {
             sessions: Sessions::default(),
             open: 0,
             draining: false,
+            ending: false,
             reclaiming: false,
             expiring: false,
             moved: 0,
@@ -190,6 +199,7 @@ impl Core {
             pipes: PipeStore::default(),
             outgoing: RefCell::default(),
             thread_pool: RefCell::new(None),
+            each_second: RefCell::new(None),
             armed: Cell::new(false),
         }));
         // An earlier worker of this thread may end here, so it must not find the place borrowed.
@@ -249,6 +259,20 @@ impl Core {
     /// when dropped. Its content is what the last user left.
     pub fn take_buffer(&self) -> Buffer {
         self.0.buffers.take()
+    }
+
+    /// Has `call` called at the end of a turn, once a second while there are turns: for what is to be published
+    /// now and then. It must be quick, and wakes nobody up.
+    pub fn each_second(&self, call: impl Fn(&Core) + 'static) {
+        *self.0.each_second.borrow_mut() = Some(Rc::new(call));
+    }
+
+    #[cold]
+    pub(crate) fn call_each_second(&self) {
+        let call = self.0.each_second.borrow().clone();
+        if let Some(call) = call {
+            call(self);
+        }
     }
 
     /// How many connections with peers are open.
@@ -327,6 +351,20 @@ fn clamped(state: &State, delay: Duration) -> u32 {
 }
 
 impl State {
+    /// Gives back the memory of slots, events and tasks that a busier time needed. Not to be called while events
+    /// are being handled: their numbers would be worth nothing.
+    #[cold]
+    pub(crate) fn cut(&mut self) {
+        let before = self.slots.rows();
+        self.slots.cut();
+        if self.slots.rows() < before {
+            self.tasks.cut();
+            self.events.cut(self.slots.rows().max(self.tasks.rows()), self.slots.capacity());
+            memory::trim_heap();
+            debug!("{before} slots were cut to {}", self.slots.rows());
+        }
+    }
+
     /// Takes `event` off its queue and out of the timer tree, for good.
     pub(crate) fn retire(&mut self, event: EventId) {
         let Self { events, timers, queues, .. } = self;

@@ -82,6 +82,8 @@ struct Served {
     bound: SocketAddr,
     service: Rc<dyn DatagramService>,
     socket: Rc<OwnedFd>,
+    /// The first listener there.
+    listener: u32,
 }
 
 /// The sessions of one worker.
@@ -151,8 +153,9 @@ pub(crate) fn serve(
 ) -> u32 {
     let served = &mut state.sessions.served;
     let known = served.iter().position(|served| served.bound == bound);
+    let listener = state.listeners.len() as u32;
     let number = known.unwrap_or_else(|| {
-        served.push(Served { bound, service, socket: Rc::new(socket) });
+        served.push(Served { bound, service, socket: Rc::new(socket), listener });
         served.len() - 1
     });
     number as u32
@@ -233,7 +236,11 @@ fn begin(core: &Core, key: Key, fingerprint: u64) -> Option<(u32, Rc<dyn Datagra
     reclaim(core);
     let state = &mut *core.state();
     let served = state.sessions.served.get(key.served as usize)?;
+    let listener = served.listener;
     let (service, socket) = (Rc::clone(&served.service), Rc::clone(&served.socket));
+    if let Some(Some(listener)) = state.listeners.get(listener as usize) {
+        core.stats().count_accept(listener.number);
+    }
     let Some(slot) = core.lend(state, None, Holder::Peer) else {
         error!(peer = %key.peer, "no slot is free and none can be reclaimed: the datagram is dropped");
         return None;
@@ -244,6 +251,7 @@ fn begin(core: &Core, key: Key, fingerprint: u64) -> Option<(u32, Rc<dyn Datagra
     let connection = &mut state.slots[slot];
     connection.number = number;
     connection.peer = PeerAddress::Internet(key.peer);
+    connection.listener = listener;
     connection.accepted_at = core.now();
     core.stats().set(Gauge::OpenConnections, u64::from(state.open));
     core.stats().enter_phase(Phase::Accepted);

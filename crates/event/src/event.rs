@@ -9,7 +9,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::connection::NONE;
+use crate::connection::{NONE, release};
 use crate::core::Core;
 use crate::posted::{Link, Links};
 use crate::tagged::NIL;
@@ -154,6 +154,13 @@ impl Events {
         while self.0.len() < wanted {
             self.0.push(Event::default());
         }
+    }
+
+    /// Gives back the memory of the rows from `row` on, none of whose events is in use, but keeps room for
+    /// `capacity` rows.
+    pub(crate) fn cut(&mut self, row: u32, capacity: u32) {
+        self.0.truncate(row as usize * ROW as usize);
+        release(&mut self.0, capacity as usize * ROW as usize);
     }
 }
 

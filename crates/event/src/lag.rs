@@ -16,7 +16,8 @@
 
 use std::time::Duration;
 
-use crate::histogram::{BUCKETS, Histogram, bucket_of};
+use crate::core::Core;
+use crate::histogram::{BUCKETS, Histogram, bucket_end, bucket_of};
 use crate::stats::{Counter, Stats};
 
 /// Entries of the ring: a minute, and some to spare for the one that is being overwritten.
@@ -27,7 +28,7 @@ const ENTRY_TIME: u64 = 1_000_000_000;
 /// Words of the section of a worker's block that holds all this.
 pub(crate) const LAG_WORDS: usize = RING_AT + ENTRIES * ENTRY_WORDS;
 /// Those of them that only grow, at its beginning.
-pub(crate) const CUMULATIVE_LAG_WORDS: usize = RING_AT;
+pub(crate) const CUMULATIVE_LAG_WORDS: usize = LAGS_AT + BUCKETS;
 const TURNS_AT: usize = 0;
 const LAGS_AT: usize = BUCKETS;
 const LAGS_ROOM: usize = BUCKETS.next_power_of_two();
@@ -40,6 +41,13 @@ const BEGAN: usize = 0;
 const LONGEST_TURN: usize = 1;
 const LONGEST_LAG: usize = 2;
 const COUNTS: usize = 3;
+
+/// The words that only grow, with their names.
+pub(crate) fn named_words() -> impl Iterator<Item = (usize, String)> {
+    let end = |bucket| bucket_end(bucket).map_or("any".to_owned(), |end| format!("{} ns", end.as_nanos()));
+    let turns = (0..BUCKETS).map(move |bucket| (TURNS_AT + bucket, format!("turns under {}", end(bucket))));
+    turns.chain((0..BUCKETS).map(move |bucket| (LAGS_AT + bucket, format!("lags under {}", end(bucket)))))
+}
 
 /// A wait that took no longer than this is taken for one that found something ready, in nanoseconds: with a full
 /// array of reports it takes some 25 µs, and a sleep that is shorter than this makes lag look longer than it is by
@@ -64,9 +72,11 @@ pub(crate) struct TurnTimes {
 impl TurnTimes {
     /// A turn ends at `now`, in nanoseconds, and the worker goes to sleep.
     #[inline]
-    pub(crate) fn turn_ends(&mut self, stats: &Stats, now: u64) {
+    pub(crate) fn turn_ends(&mut self, core: &Core, now: u64) {
+        let stats = core.stats();
         if now >= self.next_entry_at {
             self.begin_entry(stats, now);
+            core.call_each_second();
         }
         self.turn = now.wrapping_sub(self.woke_at);
         self.turn_bucket = bucket_of(self.turn);

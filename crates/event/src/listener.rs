@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use crate::accept::balanced::part;
 use crate::accept::hope::Hope;
 use crate::accept::{self, Outcome, accept_one, put_in, take_out};
-use crate::connection::{Asked, Holder, Idle};
+use crate::connection::{Asked, Holder, Idle, NONE};
 use crate::core::{Core, State};
 use crate::datagram::{self, DatagramService};
 use crate::error::Error;
@@ -116,6 +116,8 @@ pub(crate) struct Listener {
     /// Accepts since the worker started, by which re-adding is timed.
     pub(crate) accepts: u32,
     pub(crate) hope: Hope,
+    /// Its number among the listeners of all workers, by which its accepts are counted; [`NONE`] for none.
+    pub(crate) number: u32,
     /// A socket that is on its way out: it is only accepted from until it is released.
     pub(crate) surplus: bool,
 }
@@ -208,6 +210,7 @@ impl Core {
             strategy,
             behind,
             accepts: 0,
+            number: NONE,
             hope: Hope::default(),
             surplus,
         }));
@@ -226,6 +229,16 @@ impl Core {
             self.stats().set(Gauge::Balancing, state.gate.part());
         }
         Ok(())
+    }
+
+    /// Has the accepts of the listeners added at `address` by now counted by themselves too, under a number that
+    /// all workers have for them; for datagrams, the sessions. See [`Stats::accepts_word`](crate::Stats::accepts_word).
+    pub fn count_accepts(&self, address: &str, number: u32) {
+        let state = &mut *self.state();
+        let there = state.listeners.iter_mut().flatten();
+        there
+            .filter(|listener| listener.options.address == address && listener.number == NONE)
+            .for_each(|listener| listener.number = number);
     }
 
     /// Stops accepting and asks connections that wait for a further request to close. What is

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tracing::{debug, error};
 
 use crate::backend::{Mode, Registration, Report};
+use crate::close::CloseReason;
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
 use crate::datagram;
@@ -49,10 +50,25 @@ impl Core {
             state.open -= 1;
             self.stats().set(Gauge::OpenConnections, u64::from(state.open));
             self.stats().leave_phase(state.slots[slot].phase);
+            self.note_close(state, slot);
         }
         drop(state.slots.give_back(slot));
         self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
         self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
+    }
+
+    /// Counts why a connection that was accepted has ended.
+    fn note_close(&self, state: &State, slot: u32) {
+        let connection = &state.slots[slot];
+        if connection.listener == NONE {
+            return;
+        }
+        let reason = match connection.end.reason() {
+            _ if state.ending => CloseReason::Shutdown,
+            reason => reason.unwrap_or(CloseReason::Finished),
+        };
+        self.stats().count_close(reason);
+        debug!(connection = connection.number, reason = reason.name(), "closed");
     }
 
     /// Asks the holder of an idle slot to close it, now; while the mutex is held, once it is released.

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use drover_sys::memory::{SharedWords, WordBlock};
 use drover_sys::named_words;
 
+use crate::close::CloseReason;
 use crate::connection::Phase;
-use crate::lag::{CUMULATIVE_LAG_WORDS, LAG_WORDS};
+use crate::lag::{self, CUMULATIVE_LAG_WORDS, LAG_WORDS};
 
 named_words! {
     /// What is counted since the worker started.
@@ -58,6 +59,26 @@ named_words! {
         BytesReceived = "bytes_received",
         /// Bytes sent to peers.
         BytesSent = "bytes_sent",
+        /// Connections that servers, or the way to them, refused.
+        UpstreamRefused = "upstream_refused",
+        /// Connections with servers that did not come about in time.
+        UpstreamConnectTimeouts = "upstream_connect_timeouts",
+        /// Servers that took nothing of a request in time.
+        UpstreamSendTimeouts = "upstream_send_timeouts",
+        /// Servers that sent nothing of a response in time.
+        UpstreamReceiveTimeouts = "upstream_receive_timeouts",
+        /// Servers that closed a connection before a response was whole.
+        UpstreamClosed = "upstream_closed",
+        /// Connections with servers that were reset, or broke otherwise.
+        UpstreamReset = "upstream_reset",
+        /// Responses of servers that broke the protocol.
+        UpstreamInvalid = "upstream_invalid",
+        /// Responses of servers for which another server was asked.
+        UpstreamAnswers = "upstream_answers",
+        /// Connections with servers for which this worker had no slot or descriptor.
+        UpstreamLocal = "upstream_local",
+        /// Requests that were sent again, to another server or on another connection.
+        UpstreamRetries = "upstream_retries",
         /// Datagrams received.
         DatagramsReceived = "datagrams_received",
         /// Datagrams sent.
@@ -89,6 +110,12 @@ named_words! {
         /// When another worker woke this one to accept, in milliseconds of the monotonic clock; 0
         /// once it answered. The one word that others write.
         WokenAt = "woken_at",
+        /// Descriptors that were open when they were last counted.
+        Descriptors = "descriptors",
+        /// Slots that could be lent at that moment: what changed since changed the descriptors too.
+        FreeSlotsThen = "free_slots_then",
+        /// How many descriptors may be open.
+        DescriptorLimit = "descriptor_limit",
         /// The number of the connection whose task runs; 0 for none.
         RunningConnection = "running_connection",
         /// What that connection is busy with: the number of its phase.
@@ -96,7 +123,9 @@ named_words! {
     }
 }
 
-const GAUGES_AT: usize = Counter::ALL.len();
+const CLOSES_AT: usize = Counter::ALL.len();
+const LISTENERS_AT: usize = CLOSES_AT + CloseReason::ALL.len();
+const GAUGES_AT: usize = LISTENERS_AT + Stats::LISTENERS;
 const PHASES_AT: usize = GAUGES_AT + Gauge::ALL.len();
 
 /// The words of one worker.
@@ -113,9 +142,22 @@ impl Stats {
     /// Where the section begins that [`Lag`](crate::Lag) reads.
     pub(crate) const LAG_AT: usize = PHASES_AT + Phase::COUNT;
 
+    /// How many listeners have their accepts counted by themselves.
+    pub const LISTENERS: usize = 128;
+
+    /// The word that counts the accepts of a listener, by its number among all workers' listeners.
+    pub const fn accepts_word(listener: usize) -> usize {
+        LISTENERS_AT + listener
+    }
+
     /// The word of `counter` within a block.
     pub const fn counter_word(counter: Counter) -> usize {
         counter as usize
+    }
+
+    /// The word that counts the connections which ended for `reason`.
+    pub const fn close_word(reason: CloseReason) -> usize {
+        CLOSES_AT + reason as usize
     }
 
     /// The word of `gauge` within a block.
@@ -131,6 +173,16 @@ impl Stats {
     /// The words that only grow, and that can be summed over workers.
     pub fn cumulative_words() -> impl Iterator<Item = usize> {
         (0..GAUGES_AT).chain(Self::LAG_AT..Self::LAG_AT + CUMULATIVE_LAG_WORDS)
+    }
+
+    /// The words that only grow, each with a name that tells other versions of drover what it counts. Without the
+    /// accepts of listeners, whose numbers mean something within one daemon only.
+    pub fn named_words() -> impl Iterator<Item = (usize, String)> {
+        let counters =
+            Counter::ALL.iter().map(|&counter| (Self::counter_word(counter), counter.name().to_owned()));
+        let closes = CloseReason::ALL.iter();
+        let closes = closes.map(|&reason| (Self::close_word(reason), format!("closes: {}", reason.name())));
+        counters.chain(closes).chain(lag::named_words().map(|(word, name)| (Self::LAG_AT + word, name)))
     }
 
     /// The block that starts at word `base` of `words`.
@@ -163,6 +215,24 @@ impl Stats {
     /// The value of a counter.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.0[Self::counter_word(counter)].load(Relaxed)
+    }
+
+    /// Counts a connection that ended.
+    pub(crate) fn count_close(&self, reason: CloseReason) {
+        self.change(Self::close_word(reason), 1);
+    }
+
+    /// Counts an accept of a listener, by its number among all workers' listeners; those past
+    /// [`Stats::LISTENERS`] are not counted.
+    pub fn count_accept(&self, listener: u32) {
+        if (listener as usize) < Self::LISTENERS {
+            self.change(Self::accepts_word(listener as usize), 1);
+        }
+    }
+
+    /// How many connections ended for `reason`.
+    pub fn closes(&self, reason: CloseReason) -> u64 {
+        self.0[Self::close_word(reason)].load(Relaxed)
     }
 
     /// Sets a gauge.

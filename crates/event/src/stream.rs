@@ -21,6 +21,7 @@ use nix::sys::socket::sockopt::Linger;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown};
 
 use crate::clock::Millis;
+use crate::close::CloseReason;
 use crate::connection::{Connection, Holder, Idle, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
@@ -117,6 +118,17 @@ impl Stream {
         connection.phase = phase;
     }
 
+    /// Says why the connection will end, where the protocol knows: before it waits for anything more, so that what
+    /// happens then may still turn out to be the reason.
+    pub fn close_because(&self, reason: CloseReason) {
+        self.core.state().slots[self.slot].end.say(reason);
+    }
+
+    /// Why the connection will end, as far as that is known.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.with(|connection| connection.end.reason())
+    }
+
     /// Receives what is there, at most `buffer.len()` bytes. `Ok(0)` is the end of the peer's
     /// stream.
     ///
@@ -157,9 +169,12 @@ impl Stream {
                     self.core.stats().add(Counter::BytesReceived, *count as u64);
                 }
                 state.moved += count;
+                if *count == 0 && wanted > 0 {
+                    connection.note_end(None);
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => flags.clear(Flags::READY),
-            Err(_) => {}
+            Err(error) => connection.note_end(Some(error)),
         }
         result
     }
@@ -215,7 +230,7 @@ impl Stream {
                 let event = EventId::of_slot(self.slot, Direction::Write);
                 state.events[event].flags.clear(Flags::READY);
             }
-            Err(_) => {}
+            Err(error) => state.slots[self.slot].note_end(Some(error)),
         }
         result
     }

@@ -22,7 +22,8 @@ use std::time::Duration;
 use drover_sys::waker::{WakeByToken, waker};
 use tracing::{debug, error};
 
-use crate::connection::NONE;
+use crate::close::CloseReason;
+use crate::connection::{NONE, release};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
 use crate::event::{EventId, Flags};
@@ -55,11 +56,13 @@ pub(crate) struct Tasks {
     entries: Vec<Entry>,
     free: u32,
     running: u32,
+    /// The highest generation among entries that were cut off: those that follow them begin there.
+    past: u32,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: NONE, running: NONE }
+        Self { entries: Vec::new(), free: NONE, running: NONE, past: 0 }
     }
 }
 
@@ -83,7 +86,7 @@ impl Tasks {
         if self.free == NONE {
             self.entries.push(Entry {
                 future: None,
-                generation: 1,
+                generation: self.past.wrapping_add(1),
                 live: true,
                 next_free: NONE,
                 connection,
@@ -110,6 +113,24 @@ impl Tasks {
         entry.live = false;
         entry.next_free = self.free;
         self.free = task;
+    }
+
+    /// How many entries there are, free ones among them.
+    pub(crate) fn rows(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Gives back the memory of the free entries behind the last live one.
+    pub(crate) fn cut(&mut self) {
+        let kept = self.entries.iter().rposition(|entry| entry.live).map_or(0, |last| last + 1);
+        self.past = self.entries[kept..].iter().map(|entry| entry.generation).fold(self.past, u32::max);
+        self.entries.truncate(kept);
+        release(&mut self.entries, kept);
+        self.free = NONE;
+        for task in (0..kept).rev().filter(|task| !self.entries[*task].live).collect::<Vec<_>>() {
+            self.entries[task].next_free = self.free;
+            self.free = task as u32;
+        }
     }
 
     /// Takes every future out, for the end of the worker.
@@ -173,7 +194,7 @@ impl Core {
         let mut context = Context::from_waker(&waker);
         let outcome = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
         let pending = outcome.unwrap_or_else(|panic| {
-            self.note_panic(task, connection, panic.as_ref());
+            self.note_panic(task, connection, slot, panic.as_ref());
             Poll::Ready(())
         });
         let mut state = if pending.is_pending() {
@@ -186,7 +207,7 @@ impl Core {
             entry.future = Some(future);
             state
         } else {
-            self.end_task(task, connection, future);
+            self.end_task(task, connection, slot, future);
             self.state()
         };
         state.tasks.running = outer;
@@ -200,16 +221,16 @@ impl Core {
     }
 
     /// Drops the future, which closes its streams, and returns the task's number.
-    fn end_task(&self, task: u32, connection: u64, future: Task) {
+    fn end_task(&self, task: u32, connection: u64, slot: u32, future: Task) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
-            self.note_panic(task, connection, panic.as_ref());
+            self.note_panic(task, connection, slot, panic.as_ref());
         }
         let mut state = self.state();
         state.retire(EventId::of_task(task));
         state.tasks.give_back(task);
     }
 
-    fn note_panic(&self, task: u32, connection: u64, panic: &(dyn Any + Send)) {
+    fn note_panic(&self, task: u32, connection: u64, slot: u32, panic: &(dyn Any + Send)) {
         let message = panic
             .downcast_ref::<&str>()
             .copied()
@@ -217,6 +238,10 @@ impl Core {
             .unwrap_or("no message");
         error!(connection, "task {task} panicked and its connection is closed: {message}");
         self.stats().add(Counter::TaskPanics, 1);
+        let state = &mut *self.state();
+        if slot != NONE && state.slots[slot].number == connection {
+            state.slots[slot].end.say(CloseReason::InternalError);
+        }
     }
 
     /// Waits for `delay` on the running task's own timer: one sleep at a time per task.

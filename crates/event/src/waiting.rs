@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use tracing::error;
 
+use crate::close::CloseReason;
 use crate::connection::{Asked, Idle};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
@@ -35,16 +36,16 @@ impl Future for Readiness<'_> {
         let state = &mut *core.state();
         if let Some(terms) = self.idle {
             let connection = &mut state.slots[slot];
-            if let Some(asked) = connection.asked.take() {
+            let drain = (state.draining && terms == Idle::Further).then_some(Asked::Drain);
+            if let Some(asked) = connection.asked.take().or(drain) {
+                connection.end.see(CloseReason::of_asked(asked), connection.phase);
                 return Poll::Ready(Err(StreamError::Asked(asked)));
-            }
-            if state.draining && terms == Idle::Further {
-                return Poll::Ready(Err(StreamError::Asked(Asked::Drain)));
             }
         }
         let flags = &mut state.events[event].flags;
         if flags.has(Flags::READY | Flags::TIMED_OUT) {
             if flags.take(Flags::TIMED_OUT) {
+                state.slots[slot].note_timeout(self.direction);
                 return Poll::Ready(Err(StreamError::TimedOut));
             }
             if state.moved <= BUDGET {

@@ -109,10 +109,13 @@ impl Worker {
     fn wait(&mut self, sleep_ms: Option<u32>) -> Result<(), Error> {
         let (clock, stats) = (&self.core.inner().clock, self.core.stats());
         let asleep_from = clock.read_nanos();
-        self.times.turn_ends(stats, asleep_from);
+        self.times.turn_ends(&self.core, asleep_from);
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
+            if sleep_ms != Some(0) && state.slots.are_many_free() {
+                state.cut();
+            }
             let signals = self.core.settings().wait_signals.as_ref();
             let waited = state.backend.process_events(sleep_ms, signals, &mut self.reports);
             waited.map_err(|source| Error::Wait { backend: state.backend.name(), source })
@@ -201,6 +204,7 @@ fn rang(alarm: &Alarm, reports: &[Report]) -> bool {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.core.state().ending = true;
         // Streams inside tasks hold the core, and services may: without this they would hold each
         // other for ever. A task that is dropped may have started another.
         loop {

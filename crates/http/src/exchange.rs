@@ -54,6 +54,8 @@ pub(crate) enum Rest {
     Nothing,
     /// A range of a file, from memory or from the file itself.
     File(Rc<OpenFile>, Range<u64>),
+    /// All of it, and the head too: the request is to be passed on.
+    Proxy,
     /// Several ranges of a file.
     Parts(Box<Parts>),
     /// A file that is encoded on its way.
@@ -68,6 +70,10 @@ pub(crate) enum Elsewhere {
     /// At an error page of the location at hand, by number, for an error with this status and these fields
     /// (whole lines).
     Page(usize, u16, Vec<u8>),
+    /// At a path, decoded, with this query or none.
+    Path(Vec<u8>, Option<Vec<u8>>),
+    /// At a named location, by number among the plan's.
+    Named(u32),
 }
 
 /// An answer, begun: its head stands in the output.

@@ -1,7 +1,8 @@
 //! Entries for fuzz targets: any bytes may be given, and none may panic or break an invariant.
 
 use crate::h1::body::Body;
-use crate::h1::head::{Framing, Head, Limits, Status};
+use crate::h1::framing::Framing;
+use crate::h1::head::{Head, Limits, Status};
 
 /// Parses `bytes` as a head, whole and in two pieces; both must give the same answer.
 pub fn head(bytes: &[u8], split: usize) {

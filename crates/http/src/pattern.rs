@@ -27,6 +27,10 @@ impl Pattern {
         Ok(Pattern { regex, named, locations })
     }
 
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+
     /// Whether the expression matches; if so, its groups become `$1` and so on, and the named ones variables.
     /// An expression without groups leaves those of the one before.
     pub(crate) fn find(&self, text: &[u8], values: &mut Values) -> bool {

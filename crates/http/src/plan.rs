@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_service::TemplateError;
-use drover_service::access_log::{LogPlan, Target};
+use drover_service::access_log::LogPlan;
+use drover_service::{LogFormat, TemplateError};
 
 use crate::access::TrustedProxies;
 use crate::config::{self, AccessRule, Listener};
@@ -19,14 +19,15 @@ use crate::error_pages::{ErrorPageError, ErrorPages};
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::store::StorePlan;
+use crate::handler::files::try_files::TryFilesError;
 use crate::handler::fixed::Fixed;
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
 use crate::router::{Hosts, Paths};
-use crate::rules::{Rule, RuleError};
+use crate::rules::{Condition, Rule, RuleError};
 use crate::values::Values;
-use crate::variables::Template;
+use crate::variables::Variable;
 
 /// A config made ready to serve.
 #[derive(Clone)]
@@ -48,6 +49,31 @@ pub enum PlanError {
     UnknownFormat {
         /// Its name.
         name: String,
+    },
+    /// An upstream that is neither defined nor an address.
+    #[error("upstream \"{name}\" is not defined")]
+    UnknownUpstream {
+        /// Its name.
+        name: String,
+    },
+    /// A `hash` with a fault.
+    #[error("hash of upstream \"{name}\"")]
+    Hash {
+        /// The upstream's name.
+        name: String,
+        /// What is wrong with its text.
+        source: TemplateError,
+    },
+    /// An upstream for which there is no memory.
+    #[error(transparent)]
+    Upstream(#[from] drover_upstream::PlanError),
+    /// A `proxy_pass` that names no server.
+    #[error("proxy_pass of location {path}: {what}")]
+    ProxyPass {
+        /// The location's path.
+        path: String,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A text of a location with a fault.
     #[error("location {path}")]
@@ -72,6 +98,14 @@ pub enum PlanError {
         of: String,
         /// What is wrong.
         source: ErrorPageError,
+    },
+    /// `try_files` with a fault.
+    #[error("try_files of {of}")]
+    TryFiles {
+        /// The location's path.
+        of: String,
+        /// What is wrong.
+        source: TryFilesError,
     },
     /// An expression with a fault.
     #[error("{0}")]
@@ -130,6 +164,7 @@ pub(crate) struct Compiled {
     /// For requests that reach no location.
     pub(crate) default_log: Option<LogUse>,
     pub(crate) store: StorePlan,
+    pub(crate) upstreams: Vec<drover_upstream::Plan>,
     pub(crate) levels: Levels,
     /// Responses that a worker encodes at a time.
     pub(crate) encoders: u32,
@@ -207,7 +242,9 @@ impl Gate {
 pub(crate) struct LogUse {
     /// Number of the log.
     pub(crate) log: usize,
-    pub(crate) format: Rc<Template>,
+    /// Only requests of which this is true are logged.
+    pub(crate) when: Option<Rc<Condition>>,
+    pub(crate) format: Rc<LogFormat<Variable>>,
     pub(crate) needs_local: bool,
     pub(crate) needs_sent_head: bool,
     pub(crate) needs_time: bool,
@@ -222,7 +259,7 @@ impl Plan {
     /// Compiles a config for so many workers. Nothing is opened; memory that workers share is made.
     ///
     /// # Errors
-    /// A text with variables that does not compile, a format that is not defined, or no memory.
+    /// A text with variables that does not compile, a name that is not defined, or no memory.
     pub fn new(config: &config::Http, workers: u32) -> Result<Plan, PlanError> {
         compile::compile(config, workers).map(|compiled| Plan(Rc::new(compiled)))
     }
@@ -235,10 +272,7 @@ impl Plan {
     /// The files that access logs are written to, each once. The master creates them so that workers, with
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
-        self.0.logs.iter().filter_map(|log| match &log.target {
-            Target::File(path) => Some(path.as_path()),
-            Target::Stderr | Target::Stdout => None,
-        })
+        self.0.logs.iter().filter_map(|log| log.target.file())
     }
 
     /// The size that the worker's pooled buffers need: a whole head and what follows it.

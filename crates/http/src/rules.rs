@@ -7,7 +7,7 @@ use drover_service::TemplateError;
 use crate::config::{self, Then};
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
-use crate::variables::{Template, Variable};
+use crate::variables::{Facts, Template, Variable};
 
 /// One rule.
 #[derive(Debug)]
@@ -82,6 +82,35 @@ impl Condition {
         };
         Ok(Condition { text: own.template(&config.text)?, test, not: config.not })
     }
+}
+
+impl Condition {
+    /// Whether a variable of its texts fulfils `test`.
+    pub(crate) fn uses(&self, test: fn(&Variable) -> bool) -> bool {
+        let other = matches!(&self.test, Test::Equals(template) if template.uses(test));
+        other || self.text.uses(test)
+    }
+
+    /// Whether it is true of a request that is over. Groups of an expression become nothing.
+    pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
+        let render = |template: &Template| {
+            let mut text = Vec::new();
+            template.push_plain(facts, &mut text);
+            text
+        };
+        let text = render(&self.text);
+        let holds = match &self.test {
+            Test::IsSet => is_set(&text),
+            Test::Equals(template) => text == render(template),
+            Test::Matches(pattern) => pattern.is_match(&text),
+        };
+        holds != self.not
+    }
+}
+
+/// Neither empty nor "0", as in nginx.
+pub(crate) fn is_set(text: &[u8]) -> bool {
+    !text.is_empty() && text != b"0"
 }
 
 /// A change of the path.

@@ -8,14 +8,18 @@ use std::rc::Rc;
 use drover_event::{Core, Service, Stream};
 use drover_service::access_log::LocalTime;
 use drover_service::{Logs, OpenLogError};
+use drover_upstream::Upstream;
 use jiff::tz::TimeZone;
 
 use crate::encoding::encoders::Encoders;
+use crate::h1::at_length::{AtLength, at_length};
 use crate::h1::connection::{self, Conversation};
 use crate::h1::work::Work;
 use crate::handler::files::store::FileStore;
+use crate::log_budget::LogBudget;
 use crate::plan::{Compiled, LogUse, Plan};
 use crate::request_id::RequestIds;
+use crate::reused_future::ReusedFutures;
 use crate::variables::Facts;
 
 /// HTTP on one worker, ready to take connections.
@@ -32,6 +36,9 @@ pub enum StartError {
     /// An access log cannot be opened.
     #[error(transparent)]
     Log(#[from] OpenLogError),
+    /// An upstream that this worker has no part of.
+    #[error(transparent)]
+    Upstream(#[from] drover_upstream::StartError),
     /// The worker's buffers are smaller than [`Plan::buffer_size`].
     #[error("the worker's buffers have {actual} bytes, and a request's head needs {needed}")]
     Buffers {
@@ -55,18 +62,22 @@ impl Plan {
         if actual < needed {
             return Err(StartError::Buffers { actual, needed });
         }
+        let upstreams = self.0.upstreams.iter().map(|plan| Upstream::start(core, plan));
         // Whoever had this number before is gone.
         self.0.client_limits.forget_worker(core.settings().worker);
         let state = Rc::new(WorkerState {
+            upstreams: upstreams.collect::<Result<_, _>>()?,
             logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
             store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
+            refusals: LogBudget::default(),
             ids: RequestIds::new().map_err(StartError::Random)?,
             pid: std::process::id(),
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
+            at_length: ReusedFutures::new(at_length),
         });
         let service =
             |listener| -> Rc<dyn Service> { Rc::new(HttpService { worker: Rc::clone(&state), listener }) };
@@ -81,8 +92,11 @@ const SPARE: usize = 8;
 pub(crate) struct WorkerState {
     pub(crate) plan: Rc<Compiled>,
     pub(crate) store: FileStore,
+    pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) time: RefCell<LocalTime>,
     pub(crate) ids: RequestIds,
+    /// For lines about requests that are refused.
+    pub(crate) refusals: LogBudget,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Logs,
@@ -90,6 +104,8 @@ pub(crate) struct WorkerState {
     next: Cell<Option<Box<Work>>>,
     #[expect(clippy::vec_box, reason = "it moves between here and connections, which hold it boxed")]
     spare: RefCell<Vec<Box<Work>>>,
+    /// What connections do where they must wait.
+    pub(crate) at_length: ReusedFutures<AtLength, (Conversation, bool)>,
 }
 
 impl WorkerState {
@@ -122,7 +138,9 @@ impl WorkerState {
 
     /// Writes a line about a request.
     pub(crate) fn log(&self, core: &Core, log_use: &LogUse, facts: &Facts<'_>) {
-        self.logs.line(core, log_use.log, |line| log_use.format.push_for_log(facts, line));
+        if log_use.when.as_ref().is_none_or(|when| when.holds(facts)) {
+            self.logs.line(core, log_use.log, |line| log_use.format.push(facts, line));
+        }
     }
 }
 

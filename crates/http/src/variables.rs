@@ -5,10 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use drover_event::CloseReason;
 use drover_service::text::{push_address, push_number, push_seconds};
 
 use crate::h1::head::Head;
 use crate::h1::name::Name;
+use crate::handler::proxy::{Told, Trail};
 use crate::map::MapVariable;
 use crate::path;
 use crate::pattern::Groups;
@@ -39,6 +41,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) worker: u32,
     /// Number of the connection.
     pub(crate) connection: u64,
+    /// Why it closes after this request; none while it stays.
+    pub(crate) close_reason: Option<CloseReason>,
     /// Number of the request on its connection, from 1.
     pub(crate) connection_requests: u64,
     /// First name of the server that answered.
@@ -53,6 +57,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) request_length: u64,
     /// The answer's head; only where a template [needs](Variable::is_sent_field) it.
     pub(crate) sent_head: &'a [u8],
+    /// The servers that the request was passed on to.
+    pub(crate) trail: Option<&'a Trail>,
     /// Milliseconds from the request's first byte.
     pub(crate) request_time: u64,
     /// Milliseconds since the epoch.
@@ -69,6 +75,7 @@ pub(crate) enum Variable {
     Args,
     BodyBytesSent,
     BytesSent,
+    CloseReason,
     Connection,
     ConnectionRequests,
     DocumentRoot,
@@ -98,6 +105,8 @@ pub(crate) enum Variable {
     Status,
     TimeIso8601,
     TimeLocal,
+    /// Something about the servers that the request was passed on to.
+    Upstream(Told),
     Uri,
     Worker,
     /// `$arg_NAME`: an argument of the query, as it was sent.
@@ -123,6 +132,7 @@ const NAMES: &[(&str, Variable)] = &[
     ("args", Variable::Args),
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_sent", Variable::BytesSent),
+    ("close_reason", Variable::CloseReason),
     ("connection", Variable::Connection),
     ("connection_requests", Variable::ConnectionRequests),
     ("document_root", Variable::DocumentRoot),
@@ -154,6 +164,14 @@ const NAMES: &[(&str, Variable)] = &[
     ("status", Variable::Status),
     ("time_iso8601", Variable::TimeIso8601),
     ("time_local", Variable::TimeLocal),
+    ("upstream_addr", Variable::Upstream(Told::Addr)),
+    ("upstream_bytes_received", Variable::Upstream(Told::BytesReceived)),
+    ("upstream_bytes_sent", Variable::Upstream(Told::BytesSent)),
+    ("upstream_connect_time", Variable::Upstream(Told::ConnectTime)),
+    ("upstream_error", Variable::Upstream(Told::Error)),
+    ("upstream_header_time", Variable::Upstream(Told::HeaderTime)),
+    ("upstream_response_time", Variable::Upstream(Told::ResponseTime)),
+    ("upstream_status", Variable::Upstream(Told::Status)),
     ("uri", Variable::Uri),
     ("worker", Variable::Worker),
 ];
@@ -214,6 +232,25 @@ impl drover_service::Variable for Variable {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, variable)| variable.clone())
     }
 
+    fn is_number(&self) -> bool {
+        matches!(
+            self,
+            Variable::BodyBytesSent
+                | Variable::BytesSent
+                | Variable::Connection
+                | Variable::ConnectionRequests
+                | Variable::Msec
+                | Variable::PeerPort
+                | Variable::Pid
+                | Variable::RemotePort
+                | Variable::RequestLength
+                | Variable::RequestTime
+                | Variable::ServerPort
+                | Variable::Status
+                | Variable::Worker
+        )
+    }
+
     /// `http_` and `sent_http_` take any field's name, `arg_` and `cookie_` those of arguments and cookies.
     fn names() -> impl Iterator<Item = &'static str> {
         let further =
@@ -226,6 +263,9 @@ impl drover_service::Variable for Variable {
             Variable::Args => text(out, facts.args().unwrap_or_default()),
             Variable::BodyBytesSent => push_number(out, facts.body_bytes_sent),
             Variable::BytesSent => push_number(out, facts.bytes_sent),
+            Variable::CloseReason => {
+                out.extend_from_slice(facts.close_reason.map_or("", CloseReason::name).as_bytes());
+            }
             Variable::Connection => push_number(out, facts.connection),
             Variable::ConnectionRequests => push_number(out, facts.connection_requests),
             Variable::DocumentRoot => text(out, facts.root),
@@ -263,6 +303,7 @@ impl drover_service::Variable for Variable {
             Variable::Status => push_number(out, u64::from(facts.status)),
             Variable::TimeIso8601 => out.extend_from_slice(facts.time_iso8601.as_bytes()),
             Variable::TimeLocal => out.extend_from_slice(facts.time_local.as_bytes()),
+            Variable::Upstream(told) => facts.trail.map_or((), |trail| trail.push(*told, out)),
             Variable::Uri => text(out, facts.of_head(|head| head.path(facts.bytes))),
             Variable::Worker => push_number(out, u64::from(facts.worker)),
             Variable::Arg(name) => text(out, facts.argument(name).unwrap_or_default()),
@@ -391,6 +432,7 @@ mod tests {
             pid: 42,
             worker: 3,
             connection: 17,
+            close_reason: None,
             connection_requests: 2,
             server_name: b"srv",
             root: b"/www",
@@ -398,6 +440,7 @@ mod tests {
             bytes_sent: 150,
             body_bytes_sent: 3,
             request_length: 99,
+            trail: None,
             sent_head: b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n",
             request_time: 12,
             unix_millis: 1_136_214_245_007,

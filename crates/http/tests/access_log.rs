@@ -4,17 +4,19 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Order, Scratch, bytes, fixed, serve, wait_for};
+use common::{Order, Scratch, bytes, configured, fixed, serve, wait_for};
 use drover_config::LogFile;
 use drover_http::config::{AccessLog, Http};
 
 fn logging(http: &mut Http, scratch: &Scratch, format: &str) {
-    http.log_formats.insert("own".to_owned(), format.to_owned().into());
+    http.log_formats
+        .insert("own".to_owned(), drover_service::LogFormatConfig::of_text(format.to_owned().into()));
     http.access_log = AccessLog {
         file: LogFile::Path(scratch.path().join("log")).into(),
         format: "own".to_owned().into(),
         buffer: bytes(0),
         flush: Duration::from_secs(1),
+        ..AccessLog::default()
     };
     http.servers[0].locations.push(fixed("/", 200, "ok\n"));
     http.servers[0].root = Some(scratch.path().to_path_buf().into());
@@ -118,4 +120,57 @@ fn a_location_may_have_a_log_of_its_own_or_none() {
     server.get("/loud");
     server.stop();
     assert_eq!(scratch.text("log"), "/loud\n");
+}
+
+#[test]
+fn lines_can_be_json_and_only_of_some_requests() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("log");
+    let mut server = configured(&format!(
+        r#"
+[[servers.locations]]
+path = "/"
+return = {{ status = 200, body = "ok" }}
+[[servers.locations]]
+path = "/no"
+return = {{ status = 404 }}
+[access_log]
+file = {path:?}
+format = "object"
+buffer = "0b"
+when = {{ text = "$status", matches = "^[45]" }}
+[log_formats.object]
+json = {{ status = "$status", agent = "$http_user_agent", none = "$http_none", size = "$sent_http_content_length" }}
+"#
+    ));
+    let mut client = server.connect();
+    client.get("/");
+    client.send(b"GET /no HTTP/1.1\r\nHost: a\r\nUser-Agent: \"a\\\xff\r\n\r\n");
+    let length = client.answer().body.len();
+    server.stop();
+    let want =
+        format!("{{\"agent\":\"\\\"a\\\\\u{fffd}\",\"none\":null,\"size\":\"{length}\",\"status\":404}}\n");
+    assert_eq!(scratch.text("log"), want);
+}
+
+#[test]
+fn lines_can_go_to_a_syslog_daemon() {
+    let daemon = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    daemon.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+    let address = daemon.local_addr().expect("an address");
+    let server = configured(&format!(
+        r#"
+[[servers.locations]]
+path = "/"
+return = {{ status = 200, body = "ok" }}
+access_log = {{ syslog = {{ to = "{address}", facility = "daemon", severity = "notice", tag = "web" }}, format = "own" }}
+[log_formats]
+own = "$request $status"
+"#
+    ));
+    server.get("/a");
+    let mut buffer = [0; 500];
+    let length = daemon.recv(&mut buffer).expect("a datagram");
+    let line = String::from_utf8_lossy(&buffer[..length]);
+    assert!(line.starts_with("<29>") && line.ends_with("]: GET /a HTTP/1.1 200"), "{line}");
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use common::{Scratch, Server, bytes, serve, wait_for};
-use drover_http::config::Http;
+use drover_http::config::{Coding, Http};
 
 fn serve_files(scratch: &Scratch, change: impl FnOnce(&mut Http)) -> Server {
     serve(|http| {
@@ -69,30 +69,113 @@ fn files_are_found_with_their_types() {
 fn nothing_leads_out_of_the_root() {
     let scratch = Scratch::new();
     scratch.file("secret.txt", "secret");
+    scratch.file("outside/index.html", "secret");
+    scratch.file("outside/a.txt.gz", "secret");
     scratch.file("root/in.txt", "in");
-    symlink("../secret.txt", scratch.path().join("root/out.txt")).expect("a link can be made");
-    symlink("/etc", scratch.path().join("root/etc")).expect("a link can be made");
-    symlink("in.txt", scratch.path().join("root/link.txt")).expect("a link can be made");
+    scratch.file("root/a.txt", "plain");
+    let link = |to: &str, name: &str| symlink(to, scratch.path().join("root").join(name)).expect("a link");
+    link("../secret.txt", "out.txt");
+    link("out.txt", "link-to-out.txt");
+    link("/etc", "etc");
+    link("../outside", "dir");
+    link("..", "up");
+    link("in.txt", "link.txt");
+    link("../outside/a.txt.gz", "a.txt.gz");
+    scratch.file("root/sub/x", "");
+    link("../../outside/index.html", "sub/index.html");
     nix::unistd::mkfifo(&scratch.path().join("root/pipe"), nix::sys::stat::Mode::S_IRUSR)
         .expect("a pipe can be made");
-    let server = serve(|http| http.servers[0].root = Some(scratch.path().join("root").into()));
+    let server = serve(|http| {
+        http.servers[0].root = Some(scratch.path().join("root").into());
+        http.servers[0].autoindex = true;
+        http.servers[0].precompressed = vec![Coding::Gzip.into()];
+    });
     for (target, status) in [
         ("/in.txt", 200),
         ("/link.txt", 200),
+        ("/up/root/in.txt", 403),
         ("/out.txt", 403),
+        ("/link-to-out.txt", 403),
         ("/etc/passwd", 403),
+        ("/etc", 403),
+        ("/dir/", 403),
+        ("/dir/index.html", 403),
+        ("/up/secret.txt", 403),
+        // The index is a link that leads out: it is there, so nothing else is shown.
+        ("/sub/", 403),
+        ("/pipe", 403),
+        // As in any path, `..` counts in what is decoded once.
         ("/../secret.txt", 400),
         ("/%2e%2e/secret.txt", 400),
+        ("/.%2e/secret.txt", 400),
         ("/x/..%2f..%2fsecret.txt", 400),
+        ("/x/%2e%2e%2f%2e%2e%2fsecret.txt", 400),
+        ("http://a/../secret.txt", 400),
+        ("/%252e%252e/secret.txt", 404),
+        ("/..%5csecret.txt", 404),
+        ("/..\\secret.txt", 400),
+        // UTF-8 that is longer than it may be, and full-width dots: bytes like any others.
+        ("/%c0%ae%c0%ae/secret.txt", 404),
+        ("/%c0%ae%c0%ae%c0%afsecret.txt", 404),
+        ("/%e0%80%ae%e0%80%ae/secret.txt", 404),
+        ("/%ef%bc%8e%ef%bc%8e/secret.txt", 404),
+        ("//etc/passwd", 403),
+        ("/%2fetc/passwd", 403),
+        ("//secret.txt", 404),
         ("/in.txt%00.html", 400),
-        ("/pipe", 403),
+        ("/%00/../secret.txt", 400),
+        ("/proc/self/root/etc/passwd", 404),
     ] {
         let mut client = server.connect();
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        client.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+        ));
         let answer = client.answer();
         assert_eq!(answer.status, status, "{target}");
-        assert!(!answer.text().contains("secret"));
+        assert!(!answer.text().contains("secret") && !answer.text().contains("root:"), "{target}");
     }
+    // An encoded file beside one is done without if it leads out.
+    let answer =
+        server.ask("GET /a.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+    assert_eq!(answer.text(), "plain");
+}
+
+#[test]
+fn nothing_leads_out_while_the_tree_is_changed() {
+    let scratch = Scratch::new();
+    scratch.file("outside/a.txt", "secret");
+    scratch.file("root/real/a.txt", "in");
+    let root = scratch.path().join("root");
+    symlink("../outside", root.join("link")).expect("a link can be made");
+    let server = serve_files(&scratch, |http| {
+        http.servers[0].root = Some(root.clone().into());
+        http.open_file_cache.entries = 0;
+    });
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let changed = root.clone();
+    let changer = std::thread::spawn(move || {
+        let rename =
+            |from: &str, to: &str| fs::rename(changed.join(from), changed.join(to)).expect("renamed");
+        while stopped.try_recv().is_err() {
+            for name in ["real", "link"] {
+                rename(name, "now");
+                rename("now", name);
+            }
+        }
+    });
+    let mut seen = [0; 2];
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(500) || seen.contains(&0) {
+        let answer = server.get("/now/a.txt");
+        match answer.status {
+            200 => assert_eq!(answer.text(), "in"),
+            status => assert!(matches!(status, 403 | 404), "{status}"),
+        }
+        seen[usize::from(answer.status == 403)] += u32::from(answer.status != 404);
+        assert!(begun.elapsed() < Duration::from_secs(20), "each was seen: {seen:?}");
+    }
+    stop.send(()).expect("the changer runs");
+    changer.join().expect("renames succeed");
 }
 
 #[test]

@@ -17,11 +17,13 @@ use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use tracing::{error, warn};
 
+use crate::syslog::{Sender, Syslog};
+
 /// So many bytes go into a pipe whole, or not at all (`PIPE_BUF`).
 const WHOLE_IN_A_PIPE: usize = 4096;
 
 /// Where lines go.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Target {
     /// The standard error that the daemon was started with.
     Stderr,
@@ -29,6 +31,8 @@ pub enum Target {
     Stdout,
     /// Appended to this file.
     File(PathBuf),
+    /// Sent to a syslog daemon, each line at once.
+    Syslog(Syslog),
 }
 
 impl Target {
@@ -42,17 +46,26 @@ impl Target {
         }
     }
 
+    /// The file that lines are appended to, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Target::File(path) => Some(path),
+            Target::Stderr | Target::Stdout | Target::Syslog(_) => None,
+        }
+    }
+
     fn name(&self) -> &Path {
         match self {
             Target::Stderr => Path::new("stderr"),
             Target::Stdout => Path::new("stdout"),
             Target::File(path) => path,
+            Target::Syslog(_) => Path::new("syslog"),
         }
     }
 }
 
 /// How one log is kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct LogPlan {
     /// Where lines go.
     pub target: Target,
@@ -67,6 +80,7 @@ pub struct LogPlan {
 pub(crate) struct Log {
     plan: LogPlan,
     file: Option<File>,
+    syslog: Option<Sender>,
     buffer: Vec<u8>,
     /// A flush is on its way.
     pub(crate) flush_is_due: bool,
@@ -78,7 +92,11 @@ impl Log {
     /// Opens the log.
     pub(crate) fn open(plan: &LogPlan) -> io::Result<Log> {
         let file = open(&plan.target)?;
-        Ok(Log { plan: plan.clone(), file, buffer: Vec::new(), flush_is_due: false, lost: 0 })
+        let syslog = match &plan.target {
+            Target::Syslog(config) => Some(Sender::new(config)),
+            Target::Stderr | Target::Stdout | Target::File(_) => None,
+        };
+        Ok(Log { plan: plan.clone(), file, syslog, buffer: Vec::new(), flush_is_due: false, lost: 0 })
     }
 
     /// How long lines wait at most.
@@ -91,7 +109,7 @@ impl Log {
     pub(crate) fn line(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         write(&mut self.buffer);
         self.buffer.push(b'\n');
-        if self.buffer.len() >= self.plan.buffer {
+        if self.buffer.len() >= self.plan.buffer || self.syslog.is_some() {
             self.flush();
         }
         !self.buffer.is_empty()
@@ -103,6 +121,9 @@ impl Log {
             return;
         }
         let written = match (&self.file, &self.plan.target) {
+            (_, Target::Syslog(_)) => {
+                self.syslog.as_mut().map_or(Ok(()), |syslog| syslog.send_lines(&self.buffer))
+            }
             (Some(file), _) => write_lines(file.as_fd(), &self.buffer),
             (None, Target::Stdout) => write_lines(io::stdout().as_fd(), &self.buffer),
             (None, _) => write_lines(io::stderr().as_fd(), &self.buffer),

@@ -4,6 +4,7 @@
 //! * [`access_log`] and [`Logs`]: lines that are gathered and written without ever making anybody wait;
 //! * [`template`]: texts with variables, such as the formats of access logs; each service has its own
 //!   [`Variable`]s;
+//! * [`log_format`]: what the lines are, text or JSON; [`syslog`]: lines sent to a syslog daemon;
 //! * [`mod@check`]: what is checked of all that in a config;
 //! * [`names`]: names of servers, exact and with a star;
 //! * [`text`]: numbers, addresses and hostile bytes written without `fmt`.
@@ -14,14 +15,18 @@
 pub mod accept;
 pub mod access_log;
 pub mod check;
+pub mod log_format;
 mod logs;
 pub mod names;
+pub mod syslog;
 pub mod template;
 pub mod text;
 
 pub use accept::{Accept, Listener, Probes};
+pub use log_format::{Escape, LogFormat, LogFormatConfig};
 pub use logs::{Logs, OpenLogError};
 pub use names::Names;
+pub use syslog::Syslog;
 pub use template::{
     Template, TemplateError, Variable, WrongVariable, check_variables, check_variables_with, variables_in,
 };

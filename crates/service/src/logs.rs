@@ -34,7 +34,7 @@ impl Logs {
             Err(source) => {
                 let path = match &plan.target {
                     Target::File(path) => path.clone(),
-                    Target::Stderr | Target::Stdout => PathBuf::new(),
+                    Target::Stderr | Target::Stdout | Target::Syslog(_) => PathBuf::new(),
                 };
                 Err(OpenLogError { path, source })
             }

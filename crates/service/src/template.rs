@@ -17,6 +17,11 @@ pub trait Variable: Clone + PartialEq + fmt::Debug {
     /// All names, for help texts.
     fn names() -> impl Iterator<Item = &'static str>;
 
+    /// Whether the value is a number as JSON has it, or empty.
+    fn is_number(&self) -> bool {
+        false
+    }
+
     /// Appends the value through `text`, which may escape, or as it is where it needs no escaping.
     fn push(&self, facts: &Self::Facts<'_>, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8]));
 }
@@ -174,6 +179,14 @@ impl<V: Variable> Template<V> {
         }
     }
 
+    /// The variable that the text is, if it is one and nothing else.
+    pub fn single(&self) -> Option<&V> {
+        match self.parts.as_slice() {
+            [Part::Variable(variable)] => Some(variable),
+            _ => None,
+        }
+    }
+
     /// Whether a variable of the text fulfils `test`.
     pub fn uses(&self, test: impl Fn(&V) -> bool) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Variable(variable) if test(variable)))
@@ -205,16 +218,19 @@ impl<V: Variable> Template<V> {
         }
     }
 
-    /// Appends the text with all values as they are.
-    pub fn push_plain(&self, facts: &V::Facts<'_>, out: &mut Vec<u8>) {
+    /// Appends the text with its values through `value`, which may escape.
+    pub fn push_values(&self, facts: &V::Facts<'_>, out: &mut Vec<u8>, value: fn(&mut Vec<u8>, &[u8])) {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
-                Part::Variable(variable) => {
-                    variable.push(facts, out, |out, text| out.extend_from_slice(text))
-                }
+                Part::Variable(variable) => variable.push(facts, out, value),
             }
         }
+    }
+
+    /// Appends the text with all values as they are.
+    pub fn push_plain(&self, facts: &V::Facts<'_>, out: &mut Vec<u8>) {
+        self.push_values(facts, out, |out, text| out.extend_from_slice(text));
     }
 }
 

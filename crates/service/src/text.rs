@@ -66,6 +66,31 @@ fn must_escape(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || !(b' '..=b'~').contains(&byte)
 }
 
+/// Appends `bytes` as they stand within a string of JSON ([RFC 8259, 7](https://www.rfc-editor.org/rfc/rfc8259#section-7)).
+/// What is no UTF-8 becomes U+FFFD: JSON has no bytes.
+pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for chunk in bytes.utf8_chunks() {
+        for byte in chunk.valid().bytes() {
+            match byte {
+                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                0..b' ' | 0x7f => {
+                    let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                    out.extend_from_slice(b"\\u00");
+                    out.extend_from_slice(&digits);
+                }
+                _ => out.push(byte),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -124,10 +124,7 @@ impl Plan {
     /// The files that access logs are written to, each once. The master creates them so that workers, with
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
-        self.0.logs.iter().filter_map(|log| match &log.target {
-            LogTarget::File(path) => Some(path.as_path()),
-            LogTarget::Stderr | LogTarget::Stdout => None,
-        })
+        self.0.logs.iter().filter_map(|log| log.target.file())
     }
 }
 

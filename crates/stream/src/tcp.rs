@@ -54,7 +54,7 @@ impl Drop for Tunnel {
 /// Serves a connection until it closes.
 pub(crate) async fn serve(mut tunnel: Tunnel) {
     let reason = run(&mut tunnel).await;
-    debug!(connection = tunnel.record.number, "closed: {}", reason.name());
+    tunnel.client.close_because(reason);
     tunnel.record.reason = Some(reason);
 }
 

@@ -9,7 +9,6 @@ use std::task::Poll;
 
 use drover_event::{Asked, Core, DatagramSocket, Idle, Phase, Session, StreamError, Target};
 use drover_upstream::{Attempts, Cause, Claim, Next, NoPeer};
-use tracing::debug;
 
 use crate::reason::CloseReason;
 use crate::record::{Passed, Record};
@@ -77,7 +76,7 @@ pub(crate) async fn serve(mut exchange: Exchange) {
     exchange.session.set_phase(Phase::Tunnel);
     exchange.session.set_timeout(exchange.record.server().idle_timeout);
     let reason = run(&mut exchange).await;
-    debug!(connection = exchange.record.number, "session over: {}", reason.name());
+    exchange.session.close_because(reason);
     exchange.record.reason = Some(reason);
 }
 

@@ -6,7 +6,7 @@ use drover_event::PeerAddress;
 use drover_service::WrongVariable;
 use drover_service::text::{push_address, push_number, push_seconds};
 
-use crate::reason::CloseReason;
+use crate::reason::{CloseReason, status};
 
 /// A text with variables of streams.
 pub(crate) type Template = drover_service::Template<Variable>;
@@ -162,7 +162,7 @@ impl drover_service::Variable for Variable {
                 }
             }
             Variable::SessionTime => push_seconds(out, facts.session_time),
-            Variable::Status => push_number(out, u64::from(facts.reason.status())),
+            Variable::Status => push_number(out, u64::from(status(facts.reason))),
             Variable::TimeIso8601 => out.extend_from_slice(facts.time_iso8601.as_bytes()),
             Variable::TimeLocal => out.extend_from_slice(facts.time_local.as_bytes()),
             Variable::TlsServerName => text(out, facts.server_name),

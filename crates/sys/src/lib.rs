@@ -17,6 +17,7 @@ pub mod poll;
 pub mod priority;
 pub mod select;
 pub mod signal;
+pub mod sock_diag;
 pub mod socket;
 mod time;
 pub mod title;

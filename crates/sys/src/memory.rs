@@ -146,6 +146,16 @@ impl<const N: usize> Deref for WordBlock<N> {
     }
 }
 
+/// Gives free memory of the heap back to the system, wherever it lies, as far as the allocator can
+/// (`malloc_trim(3)` of glibc); by itself it does that only at the heap's end.
+pub fn trim_heap() {
+    // SAFETY: it takes no memory that is in use, and may be called at any time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

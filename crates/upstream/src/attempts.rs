@@ -55,6 +55,11 @@ impl Attempts {
         usize::from(self.tried)
     }
 
+    /// Whether a further peer may be tried.
+    pub fn may_try_another(&self) -> bool {
+        self.tried() < self.upstream.tries().min(self.peers.count())
+    }
+
     /// A connection with the next peer, whose read time-out is `read_timeout`. Neither waits nor allocates
     /// where a kept connection is there.
     ///
@@ -145,7 +150,7 @@ impl Attempts {
     /// Another peer only where one may still be tried.
     fn allowed(&self, next: Next) -> Next {
         match next {
-            Next::Another if self.tried() >= self.upstream.tries().min(self.peers.count()) => Next::Stop,
+            Next::Another if !self.may_try_another() => Next::Stop,
             next => next,
         }
     }

@@ -3,7 +3,6 @@
 mod check;
 mod config;
 mod control;
-mod findings;
 mod import;
 mod run;
 mod status;

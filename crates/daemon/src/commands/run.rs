@@ -6,6 +6,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,11 +20,12 @@ use thiserror::Error;
 use tracing::debug;
 
 use super::print_findings;
+use crate::activation::{self, ActivationError, Passed};
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
 use crate::daemonise::{Launcher, output_without_waiting};
 use crate::datagrams::KnownSeats;
-use crate::generation::{Generation, PrepareError};
+use crate::generation::{Generation, PrepareError, address_of};
 use crate::lock::LockError;
 use crate::log;
 use crate::master::Master;
@@ -31,9 +33,9 @@ use crate::pidfile::PidFile;
 use crate::reload::log_warnings;
 use crate::scoreboard::{Scoreboard, ScoreboardError};
 use crate::signals::{self, Signals};
-use crate::sockets::Sockets;
+use crate::sockets::{Address, Sockets};
 use crate::systemd::Notifier;
-use crate::upgrade::inherit::{self, InheritError};
+use crate::upgrade::inherit;
 use crate::upgrade::{Executable, Predecessor, Upgrade};
 use crate::worker::{self, Start};
 
@@ -56,7 +58,7 @@ enum StartError {
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error(transparent)]
-    Inherit(#[from] InheritError),
+    Activation(#[from] ActivationError),
     #[error("a process without a master cannot take over from one: [process] master = false")]
     NoMaster,
     #[error("cannot open the log: {0}")]
@@ -65,19 +67,31 @@ enum StartError {
     System { what: &'static str, source: io::Error },
 }
 
+/// What this process was started with.
+struct Inheritance {
+    /// The master that it takes over from, if there is one.
+    predecessor: Option<Predecessor>,
+    /// That one's listen sockets.
+    sockets: Sockets,
+    /// Sockets of systemd's.
+    passed: Vec<Passed>,
+}
+
 /// Runs the daemon, or in a worker's process the worker, to its end.
 pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     // Before anything is opened.
-    let mut inheritance = match inherit::predecessor().map_err(io::Error::other)? {
+    let passed = activation::passed()?;
+    let (predecessor, sockets) = match inherit::predecessor().map_err(io::Error::other)? {
         Some((predecessor, sockets)) => (Some(predecessor), sockets),
         None => (None, Sockets::default()),
     };
+    let mut inheritance = Inheritance { predecessor, sockets, passed };
     let system = System::probe();
     let path = std::path::absolute(&args.path)?;
     let (config, warnings) = match Config::load(&args.path, &system) {
         Ok(loaded) => loaded,
         Err(findings) => {
-            tell(inheritance.0.as_ref(), &findings.render(Style::Plain));
+            tell(inheritance.predecessor.as_ref(), &findings.render(Style::Plain));
             print_findings(&findings);
             return Ok(ExitCode::FAILURE);
         }
@@ -88,7 +102,7 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     match start(path, Rc::new(config), &system, &warnings, &mut inheritance) {
         Ok(code) => Ok(code),
         Err(error) => {
-            tell(inheritance.0.as_ref(), &error.to_string());
+            tell(inheritance.predecessor.as_ref(), &error.to_string());
             eprintln!("drover: {error}");
             Ok(ExitCode::FAILURE)
         }
@@ -108,7 +122,7 @@ fn start(
     config: Rc<Config>,
     system: &System,
     warnings: &Findings,
-    (predecessor, inherited): &mut (Option<Predecessor>, Sockets),
+    Inheritance { predecessor, sockets: inherited, passed }: &mut Inheritance,
 ) -> Result<ExitCode, StartError> {
     let failed = |what| move |source| StartError::System { what, source };
     let executable =
@@ -128,6 +142,9 @@ fn start(
     log::log_panics();
     if !config.people_read_stderr() {
         log_warnings(warnings);
+    }
+    if predecessor.is_none() {
+        *inherited = activation::assign(std::mem::take(passed), &wanted_by(&config))?;
     }
     let number = predecessor.as_ref().map_or(0, |predecessor| predecessor.generation) + 1;
     let first = Generation::prepare(number, Rc::clone(&config), system, inherited)?;
@@ -154,6 +171,10 @@ fn start(
         Upgrade::new(executable, predecessor.take()),
     )
     .run(first))
+}
+
+fn wanted_by(config: &Config) -> Vec<Address> {
+    config.listeners().iter().map(address_of).collect()
 }
 
 /// Signals, output and modes as every process of drover has them.
@@ -228,6 +249,7 @@ fn alone(
     let block = seat.block.clone();
     block.begin();
     first.sockets.commit();
+    board.show_listeners(&first.sockets.listed(&first.strategies), std::iter::empty::<OwnedFd>(), 1);
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);
     let start = Start {

@@ -37,11 +37,8 @@ fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool,
         Accept::Reuseport if !master => {
             (Accept::Shared, Some("without a master there is one process and one socket"))
         }
-        Accept::Reuseport if matches!(address, ListenAddress::Unix(_)) && alone => {
-            (Accept::Shared, Some("unix sockets cannot share a path"))
-        }
-        Accept::Reuseport if matches!(address, ListenAddress::Unix(_)) => {
-            (Accept::Exclusive, Some("unix sockets cannot share a path"))
+        Accept::Reuseport if why_one_socket(address).is_some() => {
+            (if alone { Accept::Shared } else { Accept::Exclusive }, why_one_socket(address))
         }
         Accept::Mutex if alone => (Accept::Shared, Some("one worker alone has nobody to take turns with")),
         Accept::Balanced if alone => (Accept::Shared, Some("one worker alone has nobody to share with")),
@@ -52,4 +49,13 @@ fn in_force(wanted: Accept, address: &ListenAddress, workers: u32, master: bool,
         wanted => (wanted, None),
     };
     InForce { accept, reason }
+}
+
+/// Why there cannot be a socket for each worker.
+fn why_one_socket(address: &ListenAddress) -> Option<&'static str> {
+    match address {
+        ListenAddress::Tcp(_) => None,
+        ListenAddress::Unix(_) => Some("unix sockets cannot share a path"),
+        ListenAddress::Systemd(_) => Some("systemd passes one socket"),
+    }
 }

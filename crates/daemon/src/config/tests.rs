@@ -40,6 +40,8 @@ fn with_server(before: &str) -> String {
 /// The defaults with one of everything that there can be many of, so that every key has its place.
 fn full() -> Config {
     let text = r#"
+        [http.log_formats.by_status]
+        json = { status = "$status" }
         [http.maps.is_local]
         of = "$remote_addr"
         networks = { "127.0.0.0/8" = "yes" }
@@ -57,6 +59,8 @@ fn full() -> Config {
         [[http.servers.locations]]
         path = "/"
         return = { status = 200, body = "drover is running\n" }
+        [http.upstreams.app]
+        servers = [{ address = "127.0.0.1:9000" }]
         [[http.servers.locations.rules]]
         when = { text = "$request_method", equals = "DELETE" }
         return = { status = 403 }
@@ -160,6 +164,8 @@ fn the_effective_config_reads_back_as_itself() {
         access_log = { file = "/var/log/a \"b\".log", format = "odd" }
         [http.log_formats]
         odd = "a\tb\n\u0001\\ $status"
+        object = { json = { "a b" = "$status" } }
+        escaped = { text = "$uri", escape = "json" }
         [http.types]
         "tar gz" = "application/gzip"
         [[http.servers]]

@@ -30,10 +30,31 @@ pub(super) const UPGRADE_BYTES: usize = 4096;
 pub(super) const UPGRADE_MESSAGE_AT: usize = UPGRADE_AT + LINE;
 pub(super) const MUTEX_AT: usize = UPGRADE_MESSAGE_AT + UPGRADE_BYTES / 8;
 pub(super) const MASTER_AT: usize = MUTEX_AT + LINE;
-pub(super) const TOTALS_AT: usize = MASTER_AT + MASTER_WORDS;
+const LISTENERS_AT: usize = MASTER_AT + MASTER_WORDS;
+pub(super) const SOCKETS_AT: usize = LISTENERS_AT + LISTENERS * LISTENER_WORDS;
+pub(super) const TOTALS_AT: usize = SOCKETS_AT + SOCKETS;
 pub(super) const IDENTITIES_AT: usize = TOTALS_AT + STATS_WORDS;
 const BLOCKS_AT: usize = IDENTITIES_AT + BLOCKS * IDENTITY_WORDS;
 pub(super) const WORDS: usize = BLOCKS_AT + BLOCKS * STATS_WORDS;
+
+/// Listeners, over all generations.
+pub(super) const LISTENERS: usize = Stats::LISTENERS;
+/// Words of a listener.
+const LISTENER_WORDS: usize = Listener::COUNT + ADDRESS_BYTES / 8;
+/// Bytes of an address: a unix socket's path has at most 107 (unix(7)).
+pub(super) const ADDRESS_BYTES: usize = 128;
+/// Listen sockets at one time.
+pub(super) const SOCKETS: usize = 4096;
+
+/// Where `word` of a listener is.
+pub(super) const fn listener_at(number: usize, word: Listener) -> usize {
+    LISTENERS_AT + number * LISTENER_WORDS + word as usize
+}
+
+/// Where the address of a listener is.
+pub(super) const fn address_at(number: usize) -> usize {
+    LISTENERS_AT + number * LISTENER_WORDS + Listener::COUNT
+}
 
 /// Worker processes at one time, over all generations. A thousand workers and those of the generation
 /// before, which may still drain.
@@ -109,6 +130,27 @@ impl Master {
     pub(super) const fn at(self) -> usize {
         MASTER_AT + self as usize
     }
+}
+
+/// Words of a listener, before its address.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Listener {
+    /// Length of its address in bytes; zero in a place that is free.
+    AddressLength,
+    /// Its [`Transport`](super::Transport).
+    Transport,
+    /// Its accept strategy, counted in the order of their list.
+    Strategy,
+    /// The backlog that is configured.
+    Backlog,
+    /// The last generation that has it.
+    Generation,
+    /// Connections turned away at sockets of it that are closed.
+    Overflows,
+}
+
+impl Listener {
+    const COUNT: usize = 8;
 }
 
 /// Words of a worker's identity.

@@ -5,6 +5,7 @@
 //! upgrade     how the last upgrade went                  [`layout::Upgrade`] and its message
 //! mutex       the accept mutex, on a line of its own     8 words
 //! master      pid, generation, reloads, exits, verdict   [`MASTER_WORDS`]
+//! listeners   address, strategy, sockets ([`listeners`])
 //! totals      counts of workers that have ended          [`STATS_WORDS`]
 //! identities  whose each block is                        [`BLOCKS`] times [`IDENTITY_WORDS`]
 //! blocks      what each worker counts, while it lives    [`BLOCKS`] times [`STATS_WORDS`]
@@ -20,6 +21,7 @@
 
 mod carry;
 mod layout;
+mod listeners;
 mod snapshot;
 mod upgrade;
 
@@ -46,9 +48,10 @@ use layout::{
 
 pub(crate) use carry::Totals;
 pub(crate) use layout::{MasterState, WorkerState};
+pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
 #[cfg(test)]
 pub(crate) use snapshot::unlocked;
-pub(crate) use snapshot::{ReadError, Snapshot, Watch, WorkerView};
+pub(crate) use snapshot::{MasterView, ReadError, Snapshot, Watch, WorkerView};
 pub(crate) use upgrade::{UpgradeVerdict, UpgradeWatch};
 
 /// How a worker ended.
@@ -236,6 +239,11 @@ impl Scoreboard {
             self.words[at + index].store(u64::from_ne_bytes(word), Relaxed);
         }
         length
+    }
+
+    /// Whether the verdict on the last reload was against it.
+    pub(crate) fn last_reload_refused(&self) -> bool {
+        self.words[Master::Verdict.at()].load(Relaxed) == 2
     }
 
     fn set(&self, word: Master, value: u64) {

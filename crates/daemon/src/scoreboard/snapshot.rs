@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::{Duration, Instant};
 
-use drover_event::{Counter, Gauge, Lag, Phase, Stats};
+use drover_event::{CloseReason, Counter, Gauge, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -15,6 +15,7 @@ use super::layout::{
     BLOCKS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState, SHAPE, TOTALS_AT, WORDS, WorkerState,
     block_at, identity_at,
 };
+use super::listeners::ListenerView;
 use crate::lock;
 
 /// How often a reader looks again when it met a writer.
@@ -111,6 +112,23 @@ impl WorkerView {
         Lag::of_block(&self.words)
     }
 
+    /// Connections that ended for `reason`.
+    pub(crate) fn closes(&self, reason: CloseReason) -> u64 {
+        self.words[Stats::close_word(reason)]
+    }
+
+    /// Accepts of a listener.
+    pub(crate) fn accepts(&self, listener: &ListenerView) -> u64 {
+        self.words[Stats::accepts_word(listener.number)]
+    }
+
+    /// Descriptors that are open, by the last count and the slots lent and returned since; and how many may be.
+    pub(crate) fn descriptors(&self) -> (u64, u64) {
+        let lent_since = self.gauge(Gauge::FreeSlotsThen) as i64 - self.gauge(Gauge::FreeSlots) as i64;
+        let open = self.gauge(Gauge::Descriptors).saturating_add_signed(lent_since);
+        (open, self.gauge(Gauge::DescriptorLimit))
+    }
+
     /// How many connections are in a phase.
     pub(crate) fn in_phase(&self, phase: Phase) -> u64 {
         self.words[Stats::phase_word(phase)]
@@ -124,6 +142,8 @@ pub(crate) struct Snapshot {
     pub(crate) master: MasterView,
     /// Its workers, by generation and number.
     pub(crate) workers: Vec<WorkerView>,
+    /// The listeners, by their numbers.
+    pub(crate) listeners: Vec<ListenerView>,
     ended: Vec<u64>,
 }
 
@@ -145,10 +165,24 @@ impl Snapshot {
         }
     }
 
+    /// Connections that ended for `reason`, over all workers there ever were.
+    pub(crate) fn total_closes(&self, reason: CloseReason) -> u64 {
+        self.total_of(Stats::close_word(reason))
+    }
+
+    /// Accepts of a listener, over all workers there ever were.
+    pub(crate) fn total_accepts(&self, listener: &ListenerView) -> u64 {
+        self.total_of(Stats::accepts_word(listener.number))
+    }
+
+    /// A word summed over all workers there ever were.
+    pub(super) fn total_of(&self, word: usize) -> u64 {
+        self.workers.iter().fold(self.ended[word], |sum, worker| sum.wrapping_add(worker.words[word]))
+    }
+
     /// A counter summed over all workers there ever were.
     pub(crate) fn total(&self, counter: Counter) -> u64 {
-        let ended = self.ended[Stats::counter_word(counter)];
-        self.workers.iter().fold(ended, |sum, worker| sum.wrapping_add(worker.counter(counter)))
+        self.total_of(Stats::counter_word(counter))
     }
 }
 
@@ -222,10 +256,10 @@ impl Watch {
 
     /// Everything, with `master` as the process that holds the scoreboard.
     pub(crate) fn snapshot_as(&self, master: Pid) -> Snapshot {
-        let (workers, ended) = self.settled(Master::FoldSequence, || {
+        let (workers, listeners, ended) = self.settled(Master::FoldSequence, || {
             let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
             workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
-            (workers, self.stats_words(TOTALS_AT))
+            (workers, self.listeners(), self.stats_words(TOTALS_AT))
         });
         let master = MasterView {
             pid: master,
@@ -238,7 +272,9 @@ impl Watch {
             exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
                 .map(|word| self.master_word(word)),
         };
-        Snapshot { master, workers, ended }
+        let mut snapshot = Snapshot { master, workers, listeners, ended };
+        snapshot.look_at_queues();
+        snapshot
     }
 
     /// Runs `read` until no writer came between. A writer that died half-way leaves what it left.
@@ -289,7 +325,7 @@ impl Watch {
     }
 
     /// The length was checked when it was opened; a mapping does not shrink.
-    fn word(&self, index: usize) -> u64 {
+    pub(super) fn word(&self, index: usize) -> u64 {
         self.words.load(index).unwrap_or(0)
     }
 }

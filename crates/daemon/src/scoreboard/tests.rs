@@ -157,3 +157,38 @@ fn the_verdict_on_an_upgrade_is_read_without_knowing_the_rest() {
     assert_eq!(watch.verdict(), UpgradeVerdict { accepted: false, message: "there is no such file".into() });
     std::fs::remove_dir_all(directory).expect("removed");
 }
+
+#[test]
+fn what_a_listener_took_is_carried_by_its_address() {
+    let ((old, _, old_directory), (new, new_watch, new_directory)) = (board("mine"), board("theirs"));
+    old.number_listeners(["127.0.0.1:80", "127.0.0.1:81"].into_iter(), 1);
+    new.number_listeners(["127.0.0.1:81"].into_iter(), 1);
+    let block = old.lend(1, 0, 8).expect("block");
+    let number = block.listener("127.0.0.1:81").expect("it has a number");
+    block.stats().count_accept(number);
+    assert_eq!((number, block.listener("127.0.0.1:82")), (1, None));
+    for _ in 0..2 {
+        new.carry(&old.own_totals());
+    }
+    let snapshot = new_watch.snapshot_as(Pid::this());
+    let accepts: Vec<(String, u64)> = snapshot
+        .listeners
+        .iter()
+        .map(|listener| (listener.address.clone(), snapshot.total_accepts(listener)))
+        .collect();
+    assert_eq!(accepts, [("127.0.0.1:81".to_owned(), 1)], "one that took nothing need not be known");
+    for directory in [old_directory, new_directory] {
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
+#[test]
+fn every_sum_that_a_block_has_is_carried() {
+    let carried: std::collections::BTreeSet<usize> = Stats::named_words().map(|(word, _)| word).collect();
+    let listeners = Stats::accepts_word(0)..Stats::accepts_word(Stats::LISTENERS);
+    for word in Stats::cumulative_words() {
+        assert!(carried.contains(&word) || listeners.contains(&word), "word {word}");
+    }
+    let names: std::collections::BTreeSet<String> = Stats::named_words().map(|(_, name)| name).collect();
+    assert_eq!(names.len(), carried.len(), "each by a name of its own");
+}

@@ -30,6 +30,7 @@ pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::
         taken_over: Vec::new(),
         wanted,
         before: None,
+        passed: false,
         path: None,
         unbound: 0,
     };
@@ -75,7 +76,7 @@ pub(super) fn for_worker(
 fn place_of(address: &Address) -> io::Result<SocketAddr> {
     match address.place {
         ListenAddress::Tcp(place) => Ok(place),
-        ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 

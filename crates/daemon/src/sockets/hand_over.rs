@@ -44,10 +44,11 @@ impl Sockets {
         for (address, group) in &self.groups {
             let sockets: Vec<_> = group.members().map(|socket| socket.as_fd()).collect();
             let handed = Handed {
-                address: address.to_string(),
+                address: name_of(address),
                 ipv6_only: address.ipv6_only,
                 count: sockets.len(),
                 file: group.path.is_some(),
+                passed: group.passed,
             };
             groups.push((handed, sockets));
         }
@@ -63,8 +64,8 @@ impl Sockets {
         handed: &Handed,
         sockets: impl Iterator<Item = OwnedFd>,
     ) -> Result<(), HandOverError> {
-        let (place, udp) =
-            place_of(&handed.address).ok_or_else(|| HandOverError::Address(handed.address.clone()))?;
+        let (udp, place) =
+            named(&handed.address).ok_or_else(|| HandOverError::Address(handed.address.clone()))?;
         let sockets: Vec<_> = sockets.take(handed.count).map(Rc::new).collect();
         if sockets.len() < handed.count {
             let (address, expected, arrived) = (handed.address.clone(), handed.count, sockets.len());
@@ -87,6 +88,7 @@ impl Sockets {
             taken_over: Vec::new(),
             wanted,
             before: None,
+            passed: handed.passed,
             path,
             unbound: 0,
         });
@@ -94,9 +96,30 @@ impl Sockets {
         Ok(())
     }
 
+    /// Whether there is a socket for `address`.
+    pub(crate) fn has(&self, address: &Address) -> bool {
+        self.groups.contains_key(address)
+    }
+
+    /// Adds a socket that systemd has opened and goes on holding.
+    pub(crate) fn insert_passed(&mut self, address: Address, socket: OwnedFd) {
+        let group = Group {
+            sockets: vec![Rc::new(socket)],
+            surplus: Vec::new(),
+            taken_over: Vec::new(),
+            // A generation says what it wants before it uses it.
+            wanted: Wanted { sockets: 1, backlog: 0, deferred: false, probes: None },
+            before: None,
+            passed: true,
+            path: None,
+            unbound: 0,
+        };
+        self.groups.insert(address, group);
+    }
+
     /// What is listened on, in the words of a hand-over.
     pub(crate) fn holdings(&self) -> Holdings {
-        self.groups.iter().map(|(address, group)| (address.to_string(), group.members().count())).collect()
+        self.groups.iter().map(|(address, group)| (name_of(address), group.members().count())).collect()
     }
 
     /// Leaves the files of unix sockets to another master where that listens on them too, and sees to the
@@ -104,7 +127,7 @@ impl Sockets {
     pub(crate) fn leave_files(&self, others: &Holdings) {
         for (address, group) in &self.groups {
             if let Some(path) = &group.path {
-                path.leave(others.contains_key(&address.to_string()));
+                path.leave(others.contains_key(&name_of(address)));
             }
         }
     }
@@ -120,7 +143,7 @@ impl Sockets {
     pub(crate) fn steer_to(&self, others: &Holdings) -> bool {
         let mut steered = false;
         for (address, group) in &self.groups {
-            let kept = others.get(&address.to_string()).copied().unwrap_or(0);
+            let kept = others.get(&name_of(address)).copied().unwrap_or(0);
             let may_steer = !address.udp && (1..group.sockets.len()).contains(&kept);
             let Some(first) = group.sockets.first().filter(|_| may_steer) else {
                 continue;
@@ -138,7 +161,7 @@ impl Sockets {
     /// Steers new connections away from the addresses that another master does not listen on, before whoever
     /// accepts there is asked to leave: as [`Sockets::leave`].
     pub(crate) fn leave_to(&self, others: &Holdings) {
-        self.leave_where(|address| !others.contains_key(&address.to_string()));
+        self.leave_where(|address| !others.contains_key(&name_of(address)));
     }
 
     /// Does for addresses that this master takes over what was left undone while another one listened on them.
@@ -154,12 +177,18 @@ impl Sockets {
     }
 }
 
-/// The address that was written so, and whether it is for datagrams.
-fn place_of(text: &str) -> Option<(ListenAddress, bool)> {
-    let (text, udp) = text.strip_prefix("udp:").map_or((text, false), |text| (text, true));
-    let place = match text.strip_prefix("unix:") {
-        Some(path) => ListenAddress::Unix(path.into()),
-        None => ListenAddress::Tcp(text.parse().ok()?),
+/// An address in the words of a hand-over: as the config writes it, with `udp:` before one for datagrams.
+fn name_of(address: &Address) -> String {
+    format!("{}{}", if address.udp { "udp:" } else { "" }, address.place)
+}
+
+/// The address of that name, and whether it is for datagrams.
+fn named(name: &str) -> Option<(bool, ListenAddress)> {
+    let (udp, place) = name.strip_prefix("udp:").map_or((false, name), |place| (true, place));
+    let place = match place.split_once(':') {
+        Some(("unix", path)) => ListenAddress::Unix(path.into()),
+        Some(("systemd", name)) => ListenAddress::Systemd(name.to_owned()),
+        _ => ListenAddress::Tcp(place.parse().ok()?),
     };
-    Some((place, udp))
+    Some((udp, place))
 }

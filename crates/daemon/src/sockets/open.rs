@@ -39,6 +39,7 @@ pub(super) fn prepare_group(
         taken_over: Vec::new(),
         wanted,
         before: old.map(|group| Before { members: group.members().count(), in_use: group.sockets.len() }),
+        passed: old.is_some_and(|group| group.passed),
         path: old.and_then(|group| group.path.clone()),
         unbound: 0,
     };
@@ -113,6 +114,8 @@ fn bound(address: &Address, share: bool) -> io::Result<OwnedFd> {
     match &address.place {
         ListenAddress::Tcp(place) => bound_tcp(*place, address.ipv6_only, share),
         ListenAddress::Unix(path) => unix_socket::bind(path),
+        // A start has found it among what was passed, and nothing is passed later.
+        ListenAddress::Systemd(_) => Err(io::Error::other("only a restart of the service can take it over")),
     }
 }
 
@@ -155,8 +158,9 @@ fn set_probes(socket: &OwnedFd, probes: Option<Probes>) -> io::Result<()> {
 }
 
 /// The options that a socket can change while it listens.
-pub(super) fn set_changeable(socket: &OwnedFd, wanted: Wanted, unix: bool) -> io::Result<()> {
-    if !unix {
+pub(super) fn set_changeable(socket: &OwnedFd, wanted: Wanted, place: &ListenAddress) -> io::Result<()> {
+    // What systemd passes may be of either kind, and its unit has options for this.
+    if matches!(place, ListenAddress::Tcp(_)) {
         listen::set_defer_accept(socket.as_fd(), if wanted.deferred { DEFER_SECONDS } else { 0 })?;
         set_probes(socket, wanted.probes)?;
     }

@@ -21,7 +21,7 @@ fn tcp(place: SocketAddr) -> Address {
 fn place(address: &Address) -> SocketAddr {
     match address.place {
         ListenAddress::Tcp(place) => place,
-        ListenAddress::Unix(_) => panic!("not an internet address"),
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => panic!("not an internet address"),
     }
 }
 
@@ -265,7 +265,7 @@ fn options_change_in_place() {
         let mut prepared = Sockets::prepare(&held, &new).expect("prepared");
         prepared.commit();
         for socket in &prepared.groups[&address].sockets {
-            open::set_changeable(socket, new[&address], false).expect("allowed by the kernel");
+            open::set_changeable(socket, new[&address], &address.place).expect("allowed by the kernel");
         }
     }
 }

@@ -110,8 +110,13 @@ mod tests {
         let (old, new) = Link::pair().expect("link");
         old.send(&Message::Hello { pid: 5, generation: 9 }).expect("sent");
         let many = listeners(300);
-        let handed =
-            |address: &str, file| Handed { address: address.into(), ipv6_only: true, count: 0, file };
+        let handed = |address: &str, file| Handed {
+            address: address.into(),
+            ipv6_only: true,
+            count: 0,
+            file,
+            passed: false,
+        };
         let groups = [
             (handed("127.0.0.1:80", false), many.iter().map(AsFd::as_fd).collect::<Vec<_>>()),
             (handed("unix:/nonexistent/drover.sock", true), vec![many[0].as_fd()]),
@@ -139,12 +144,19 @@ mod tests {
         assert!(matches!(receive(&new), Err(InheritError::Incomplete("fell silent"))));
         old.send(&Message::Complete).expect("sent");
         assert!(matches!(receive(&new), Err(InheritError::Incomplete("did not say who it is"))));
-        let handed = Handed { address: "127.0.0.1:80".into(), ipv6_only: true, count: 2, file: false };
+        let handed =
+            Handed { address: "127.0.0.1:80".into(), ipv6_only: true, count: 2, file: false, passed: false };
         let socket = listeners(1);
         old.send_with(&Message::Sockets(vec![handed]), &[socket[0].as_fd()]).expect("sent");
         let error = receive(&new).expect_err("one is missing").to_string();
         assert!(error.contains("2 sockets of 127.0.0.1:80 were announced and 1 came"), "{error}");
-        let handed = Handed { address: "carrier pigeon".into(), ipv6_only: true, count: 0, file: false };
+        let handed = Handed {
+            address: "carrier pigeon".into(),
+            ipv6_only: true,
+            count: 0,
+            file: false,
+            passed: false,
+        };
         old.send(&Message::Sockets(vec![handed])).expect("sent");
         assert!(receive(&new).expect_err("nonsense").to_string().contains("carrier pigeon"));
         drop(old);

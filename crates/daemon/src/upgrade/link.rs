@@ -33,6 +33,8 @@ pub(crate) struct Handed {
     pub(crate) count: usize,
     /// Whether the file of the unix socket is drover's to remove.
     pub(crate) file: bool,
+    /// Whether systemd has opened the first one.
+    pub(crate) passed: bool,
 }
 
 /// What one master tells the other.
@@ -198,7 +200,7 @@ mod tests {
     use std::fs::File;
 
     fn handed(address: &str, count: usize) -> Handed {
-        Handed { address: address.to_owned(), ipv6_only: true, count, file: false }
+        Handed { address: address.to_owned(), ipv6_only: true, count, file: false, passed: false }
     }
 
     #[test]

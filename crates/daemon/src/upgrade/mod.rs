@@ -106,6 +106,13 @@ enum Standing {
     Predecessor,
 }
 
+impl Other {
+    /// Whether it serves after this master.
+    fn goes_on(&self) -> bool {
+        self.standing == Standing::Successor && self.open && !self.leaving
+    }
+}
+
 impl Upgrade {
     /// Knows how to start another master; `predecessor` is the one that started this one.
     pub(crate) fn new(executable: Executable, predecessor: Option<Predecessor>) -> Self {
@@ -151,12 +158,8 @@ impl Upgrade {
 
     /// Whether it is open what becomes of the new master: until then sockets stay as they are.
     pub(crate) fn is_pending(&self) -> bool {
-        self.other.as_ref().is_some_and(|other| {
-            matches!(
-                other.standing,
-                Standing::Starting { .. } | Standing::HandingOver { .. } | Standing::Doomed
-            )
-        })
+        let serves = |standing| matches!(standing, Standing::Successor | Standing::Predecessor);
+        self.other.as_ref().is_some_and(|other| !serves(other.standing))
     }
 
     /// Whether this master has to stay, to see what becomes of the new one or to tidy up after it.
@@ -167,8 +170,7 @@ impl Upgrade {
 
     /// Whether another master serves on the same sockets.
     pub(crate) fn shares_sockets(&self) -> bool {
-        let shares = |other: &Other| matches!(other.standing, Standing::Successor | Standing::Predecessor);
-        self.other.as_ref().is_some_and(shares)
+        self.other.is_some() && !self.is_pending()
     }
 
     /// Takes note that a surplus of sockets can be released only once the other master is gone, if there is one.
@@ -279,6 +281,7 @@ impl Master {
     /// Whether a graceful stop has to wait: members of a group that the other master does not have are steered
     /// away from, and accepted from for a while.
     pub(super) fn leaves_later(&mut self) -> bool {
+        self.hear_other();
         if self.stopping.is_some() || !self.upgrade.shares_sockets() {
             return false;
         }
@@ -291,21 +294,23 @@ impl Master {
 
     /// This master begins to stop: what is left to the other one, and what systemd is told.
     pub(super) fn leave(&mut self, how: Stopping) {
+        self.hear_other();
         self.upgrade.leave_at = None;
         self.upgrade.wanted = false;
         self.upgrade.left_files.extend(self.generation.sockets.left_files());
-        match self.upgrade.other.as_ref().map(|other| (other.standing, other.pid)) {
-            Some((Standing::Starting { .. }, pid)) if how != Stopping::Graceful => {
+        let other = self.upgrade.other.as_ref().map(|other| (other.standing, other.pid, other.goes_on()));
+        match other {
+            Some((Standing::Starting { .. }, pid, _)) if how != Stopping::Graceful => {
                 self.doom(pid);
                 self.notifier.stopping();
             }
             // What is said depends on what becomes of the new master.
-            Some((Standing::Starting { .. } | Standing::HandingOver { .. }, _)) => {}
-            Some((Standing::Successor, pid)) => {
+            Some((Standing::Starting { .. } | Standing::HandingOver { .. }, ..)) => {}
+            Some((Standing::Successor, pid, true)) => {
                 self.leave_addresses();
                 self.cede_to(pid);
             }
-            Some((Standing::Predecessor | Standing::Doomed, _)) | None => {
+            _ => {
                 self.upgrade.tell(&Message::Leaving);
                 self.notifier.stopping();
             }

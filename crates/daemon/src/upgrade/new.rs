@@ -92,7 +92,8 @@ impl Master {
 
     /// What systemd hears from now on comes from this master.
     pub(super) fn become_main(&mut self) {
-        self.notifier.take_over(&self.generation.summary());
+        let status = self.status_line();
+        self.notifier.take_over(&status);
         if self.stopping.is_some() {
             self.notifier.stopping();
         }

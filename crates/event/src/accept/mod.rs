@@ -26,6 +26,7 @@ use nix::errno::Errno;
 use tracing::{debug, error, warn};
 
 use crate::backend::Mode;
+use crate::close::CloseReason;
 use crate::connection::{Asked, Holder, Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::debug::log_verbosely;
@@ -167,7 +168,7 @@ fn must_make_room_first(core: &Core) -> bool {
 /// Gives an accepted socket a slot and a task and runs it for the first time.
 fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>) {
     core.stats().add(Counter::Accepts, 1);
-    let Some((service, hopeful)) = take_note(&mut core.state(), number) else { return };
+    let Some((service, hopeful)) = take_note(core, &mut core.state(), number) else { return };
     // What is asked to close may do anything, also have this listener leave.
     reclaim(core);
     let peer = address.map_or(PeerAddress::Unix, PeerAddress::Internet);
@@ -175,6 +176,7 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
     let inner = &mut *state;
     let Some(slot) = core.lend(inner, Some(socket), Holder::Peer) else {
         core.stats().add(Counter::Dropped, 1);
+        core.stats().count_close(CloseReason::NoSlot);
         inner.gate.set_threshold(inner.slots.capacity(), 0);
         error!(
             peer = %peer,
@@ -209,10 +211,11 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
 }
 
 /// Counts an accept on the listener; tells its service and whether data is likely to be there.
-fn take_note(state: &mut State, number: u32) -> Option<(Rc<dyn Service>, bool)> {
+fn take_note(core: &Core, state: &mut State, number: u32) -> Option<(Rc<dyn Service>, bool)> {
     let listener = state.listeners[number as usize].as_mut()?;
     let Behind::Streams(service) = &listener.behind else { return None };
     listener.accepts = listener.accepts.wrapping_add(1);
+    core.stats().count_accept(listener.number);
     let hopeful = listener.options.deferred
         || (listener.options.client_first && !listener.surplus && listener.hope.worth_trying());
     Some((Rc::clone(service), hopeful))

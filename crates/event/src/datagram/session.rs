@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{SPARE_MOST, Sessions, detach, gather};
 use crate::clock::Millis;
+use crate::close::CloseReason;
 use crate::connection::{Idle, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
@@ -76,6 +77,11 @@ impl Session {
             self.core.stats().enter_phase(phase);
             connection.phase = phase;
         }
+    }
+
+    /// Says why the session will end, where the protocol knows.
+    pub fn close_because(&self, reason: CloseReason) {
+        self.core.state().slots[self.slot].end.say(reason);
     }
 
     /// Waits for a datagram, which replaces the content of `buffer`.

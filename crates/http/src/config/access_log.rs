@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use drover_config::{Located, LogFile, Node, Output, Reader, Shorthand, Size, Value};
+use drover_service::Syslog;
 
-use super::LONGEST;
+use super::{Condition, LONGEST};
 
 /// Formats that need not be defined: name and text.
 pub const BUILT_IN_LOG_FORMATS: &[(&str, &str)] = &[(
@@ -18,6 +19,12 @@ drover_config::table! {
     pub struct AccessLog {
         /// Where the lines go; "off" for nowhere.
         pub file: Located<LogFile> = LogFile::Off.into(),
+        /// A syslog daemon that the lines go to instead.
+        #[example = "{ to = \"unix:/dev/log\" }"]
+        pub syslog: Option<Located<Syslog>> = None,
+        /// Only requests of which this is true are logged.
+        #[example = "\"$is_logged\""]
+        pub when: Option<Located<Condition>> = None,
         /// The name of a format in [http.log_formats], or "combined".
         pub format: Located<String> = "combined".to_owned().into(),
         /// Lines are gathered up to this size before they are written; "0b" writes each at once.

@@ -9,7 +9,7 @@ drover_config::table! {
     /// An address to accept connections on.
     #[table(inline, shorthand)]
     pub struct Listen {
-        /// "ip:port", "[v6]:port" or "unix:/path".
+        /// "ip:port", "[v6]:port", "unix:/path", or "systemd:name" for a socket that systemd passes.
         pub address: ListenAddress,
         /// Who gets a new connection; else as [events] accept says.
         #[example = "\"exclusive\""]

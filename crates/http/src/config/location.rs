@@ -7,7 +7,7 @@ use drover_config::{Located, Node, Output, Reader, Size, Value};
 
 use super::path_match::PathMatch;
 use super::{
-    AccessLog, AccessRule, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Rule,
+    AccessLog, AccessRule, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Proxy, Rule,
 };
 
 drover_config::table! {
@@ -49,10 +49,20 @@ drover_config::table! {
         /// Encodings to offer for responses on their way; else as in [http.compression].
         #[example = "[\"zstd\", \"br\", \"gzip\"]"]
         pub compression: Option<Vec<Located<Coding>>> = None,
+        /// Files that are tried in this order; at the end "=404", a path to go on at, or "@name".
+        #[example = "[\"$uri\", \"$uri/\", \"=404\"]"]
+        pub try_files: Option<Vec<Located<String>>> = None,
         /// A fixed answer instead of files.
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
         pub return_: Option<Located<Return>> = None,
+        /// Passes requests on: "http://" and the name of an upstream or an address; with a path, that stands in
+        /// place of the location's.
+        #[example = "\"http://app\""]
+        pub proxy_pass: Option<Located<String>> = None,
+        /// How requests are passed on; where it is silent, as [http.proxy] says.
+        #[example = "{ read_timeout = \"5m\" }"]
+        pub proxy: Option<Located<Proxy>> = None,
         /// The largest request body; else as in [http].
         #[example = "\"1m\""]
         pub client_body_size: Option<Size> = None,
@@ -81,7 +91,10 @@ impl Location {
             autoindex: None,
             precompressed: None,
             compression: None,
+            try_files: None,
             return_: None,
+            proxy_pass: None,
+            proxy: None,
             client_body_size: None,
             access_log: None,
             locations: Nested::default(),
@@ -103,6 +116,16 @@ impl Location {
         inner.precompressed = inner.precompressed.or_else(|| outer.precompressed.clone());
         inner.compression = inner.compression.or_else(|| outer.compression.clone());
         inner.client_body_size = inner.client_body_size.or(outer.client_body_size);
+        inner.proxy = match (&self.proxy, &outer.proxy) {
+            (Some(own), Some(outer)) => {
+                let joined = own.within(outer);
+                Some(match own.place() {
+                    Some(place) => Located::new(joined, place),
+                    None => joined.into(),
+                })
+            }
+            (own, outer) => own.as_ref().or(outer.as_ref()).cloned(),
+        };
         inner.access_log = inner.access_log.or_else(|| outer.access_log.clone());
         inner
     }

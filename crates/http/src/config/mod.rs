@@ -15,6 +15,7 @@ mod listen;
 mod location;
 mod map;
 mod path_match;
+mod proxy;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
+use drover_service::LogFormatConfig;
+use drover_upstream::config::Upstream;
 
 pub use access::{AccessRule, RealIp};
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
@@ -37,6 +40,7 @@ pub use location::{Location, Nested, Return};
 pub(crate) use map::network;
 pub use map::{Map, MapPattern, Peers};
 pub use path_match::PathMatch;
+pub use proxy::{Failure, Forwarded, Proxy, ProxyPass, RequestHeaders};
 pub use rule::{Condition, Rule, Then};
 
 /// No time-out is longer than this: ten years, which a timer still can count.
@@ -97,7 +101,7 @@ drover_config::table! {
         pub access_log: AccessLog = AccessLog::default(),
         /// Formats of access logs by name, beside the built-in "combined".
         #[example = "by_worker = \"$pid $request $status\""]
-        pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        pub log_formats: BTreeMap<String, LogFormatConfig> = BTreeMap::new(),
         /// Changes to the fields of responses, where neither location nor server says otherwise.
         #[example = "{ set = { X-Served-By = \"$hostname\" } }"]
         pub headers: Option<Headers> = None,
@@ -115,6 +119,11 @@ drover_config::table! {
         /// Variables by name, without `$`, whose values are looked up.
         #[example = "kind = { of = \"$arg_k\", values = { a = \"1\" } }"]
         pub maps: BTreeMap<String, Map> = BTreeMap::new(),
+        /// How requests are passed to upstreams.
+        pub proxy: Proxy = Proxy::default(),
+        /// A group of servers that answer for one another.
+        #[example = "app = { servers = [\"127.0.0.1:9000\"] }"]
+        pub upstreams: BTreeMap<String, Located<Upstream>> = BTreeMap::new(),
         /// A virtual server: addresses, names and locations.
         pub servers: Vec<Server> = Vec::new(),
     }
@@ -151,6 +160,10 @@ drover_config::table! {
         pub autoindex: bool = false,
         /// Encodings in which a file may lie beside itself (.gz, .br, .zst) and is sent, unless that one is older.
         pub precompressed: Vec<Located<Coding>> = Vec::new(),
+        /// Files that are tried in this order, where no location is for the path: "$uri", "$uri/" and the like; at the
+        /// end what happens when none is there: "=404", a path to go on at, or "@name" of a location.
+        #[example = "[\"$uri\", \"$uri/\", \"=404\"]"]
+        pub try_files: Option<Vec<Located<String>>> = None,
         /// Steps that a request goes through before its location is looked for.
         pub rules: Vec<Rule> = Vec::new(),
         /// Changes to the fields of responses; else as in [http].
@@ -183,6 +196,7 @@ impl Server {
             index: vec!["index.html".to_owned().into()],
             autoindex: false,
             precompressed: Vec::new(),
+            try_files: None,
             rules: Vec::new(),
             headers: None,
             error_pages: None,

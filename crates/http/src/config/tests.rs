@@ -135,6 +135,33 @@ fn encodings_and_their_types_make_sense() {
 }
 
 #[test]
+fn what_is_tried_makes_sense() {
+    let tried = |texts: &str| {
+        messages(&with_locations(&format!(
+            "root = \"/\"\n[[servers.locations]]\npath = {{ name = \"a\" }}\n\
+             [[servers.locations]]\npath = \"/\"\ntry_files = {texts}"
+        )))
+    };
+    assert!(tried("[\"$uri\", \"$uri/\", \"/x/$uri.html\", \"=404\"]").is_empty());
+    assert!(tried("[\"$uri\", \"@a\"]").is_empty());
+    assert!(tried("[\"$uri\", \"/index.html?$args\"]").is_empty());
+    assert_eq!(tried("[\"$uri\", \"@b\"]"), ["the server has no location named `b`"]);
+    assert_eq!(tried("[\"=404\"]"), ["`try_files` tries no file"]);
+    assert_eq!(tried("[\"$uri\", \"=x\"]"), ["\"=x\" is no status"]);
+    assert_eq!(tried("[\"$uri\", \"=99\"]"), ["\"=99\" is no status"]);
+    assert_eq!(tried("[\"=404\", \"$uri\"]"), ["`try_files` cannot try \"=404\""]);
+    assert_eq!(tried("[\"index.html\", \"=404\"]"), ["`try_files` cannot try \"index.html\""]);
+    assert_eq!(tried("[\"$uri\", \"index.html\"]"), ["`try_files` cannot end with \"index.html\""]);
+    assert_eq!(tried("[\"$url\", \"=404\"]"), ["the text has a variable that is wrong"]);
+    assert_eq!(
+        messages(&with_locations(
+            "try_files = [\"$uri\", \"=404\"]\n[[servers.locations]]\npath = \"/\"\nroot = \"/\""
+        )),
+        ["`try_files` has no effect here"]
+    );
+}
+
+#[test]
 fn answers_make_sense() {
     let answer = |text: &str| {
         messages(&with_locations(&format!("[[servers.locations]]\npath = \"/\"\nreturn = {{ {text} }}")))

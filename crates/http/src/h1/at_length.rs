@@ -12,10 +12,14 @@ use super::connection::Conversation;
 use super::send::{self, flush};
 use super::step::Step;
 use super::work::Work;
+use crate::handler::proxy;
+
+/// What must wait: the connection, the work on it, and what it needs to go on.
+pub(crate) type AtLength = (Conversation, Box<Work>, Step);
 
 /// Goes on where waiting is needed, until the connection is idle again (true) or closed (false).
-pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work>, Step)) -> bool {
-    let stays = match go_on(on, &mut work, step).await {
+pub(crate) async fn at_length((mut on, mut work, step): AtLength) -> (Conversation, bool) {
+    let stays = match go_on(&mut on, &mut work, step).await {
         Ok(stays) => stays,
         Err(fault) => {
             debug!(connection = on.stream.number(), "closing: {fault}");
@@ -23,7 +27,7 @@ pub(super) async fn at_length(on: &mut Conversation, (mut work, step): (Box<Work
         }
     };
     on.worker.give_back(work);
-    stays
+    (on, stays)
 }
 
 async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result<bool, StreamError> {
@@ -55,6 +59,10 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
             Step::Send(file, range) => send::file(on, work, &file, range).await?,
             Step::SendParts(parts) => send::parts(on, work, &parts).await?,
             Step::SendEncoded(encoded) => send::encoded(on, work, *encoded).await?,
+            Step::Proxy => {
+                flush(on, work).await?;
+                proxy::pass_on(on, work).await?;
+            }
             Step::Close { linger } => {
                 flush(on, work).await?;
                 if linger {

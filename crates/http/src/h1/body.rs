@@ -1,9 +1,12 @@
-//! Bodies of requests: where they end.
+//! Bodies of messages: where they end, and which of their bytes are data.
 //!
-//! A [`Body`] is shown the bytes as they arrive and says how many of them belong to it. It keeps no data.
-//! As with heads, the answer depends on the bytes alone, never on how they were split.
+//! A [`Body`] is shown the bytes as they arrive and says how many of them belong to it, or piece by piece what
+//! they are. It keeps no data. As with heads, the answer depends on the bytes alone, never on how they were
+//! split.
 
-use super::head::Framing;
+use std::ops::Range;
+
+use super::framing::Framing;
 use super::rule::{Refusal, Rule};
 
 /// Digits of the largest chunk size that is taken; 2^60 bytes are enough.
@@ -11,7 +14,7 @@ const CHUNK_DIGITS: u32 = 15;
 /// Bytes of one chunk's extensions, which drover ignores.
 const EXTENSION_LIMIT: usize = 1024;
 /// Bytes of the trailer section.
-const TRAILER_LIMIT: usize = 8192;
+pub(crate) const TRAILER_LIMIT: usize = 8192;
 
 /// A plain decimal number below 2^63; none for anything else: empty, signed, a list, hexadecimal.
 pub(super) fn content_length(value: &[u8]) -> Option<u64> {
@@ -27,8 +30,10 @@ pub(super) fn content_length(value: &[u8]) -> Option<u64> {
 /// Where a body stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// So many bytes of data are left, of the whole body or of a chunk.
+    /// So many bytes of data are left of a body of known length.
     Length(u64),
+    /// All bytes are data until the connection ends.
+    UntilClose,
     /// In a chunk's size, after so many digits.
     Size {
         digits: u32,
@@ -54,7 +59,7 @@ enum State {
     End,
 }
 
-/// The body of one request.
+/// The body of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
     state: State,
@@ -75,7 +80,18 @@ pub(crate) struct Progress {
     pub(crate) done: bool,
 }
 
+/// What some bytes of a body are, as a range of those shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    Data(Range<usize>),
+    /// Of the field lines of a trailer section, without the empty line that ends it.
+    Trailer(Range<usize>),
+}
+
 impl Body {
+    /// A body that is not there, or at its end.
+    pub(crate) const NONE: Body = Body { state: State::End, allowed: 0, trailer: 0, seen: 0 };
+
     /// A body with this framing and at most `limit` bytes of data.
     pub(crate) fn new(framing: Framing, limit: u64) -> Result<Body, Refusal> {
         let state = match framing {
@@ -83,25 +99,90 @@ impl Body {
             Framing::Length(length) if length > limit => return Err(Refusal::new(Rule::BodyTooLarge, 0)),
             Framing::Length(length) => State::Length(length),
             Framing::Chunked => State::Size { digits: 0, size: 0 },
+            Framing::UntilClose => State::UntilClose,
         };
         Ok(Body { state, allowed: limit, trailer: TRAILER_LIMIT, seen: 0 })
     }
 
-    /// Goes on with `bytes`.
+    /// Goes on with `bytes`, whatever they hold.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Progress, Refusal> {
-        let mut at = 0;
-        while self.state != State::End && at < bytes.len() {
-            at += match self.state {
-                State::Length(left) => self.take(left, bytes.len() - at, State::Length, State::End),
-                State::Data(left) => self.take(left, bytes.len() - at, State::Data, State::DataCr),
+        let mut taken = 0;
+        while self.next(bytes, &mut taken)?.is_some() {}
+        Ok(Progress { taken, done: self.is_done() })
+    }
+
+    /// The next piece of `bytes`, from `at` on, which moves behind it. None once all bytes are read or the body
+    /// has ended.
+    pub(crate) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Piece>, Refusal> {
+        while self.state != State::End && *at < bytes.len() {
+            let (start, available) = (*at, bytes.len() - *at);
+            let taken = match self.state {
+                State::Length(left) => self.take(left, available, State::Length, State::End),
+                State::Data(left) => self.take(left, available, State::Data, State::DataCr),
+                State::UntilClose => available,
+                State::TrailerStart | State::TrailerName | State::TrailerValue | State::TrailerLf => {
+                    let taken = self.trailer_lines(&bytes[start..])?;
+                    (*at, self.seen) = (start + taken, self.seen + taken);
+                    if taken > 0 {
+                        return Ok(Some(Piece::Trailer(start..start + taken)));
+                    }
+                    self.step_over(bytes[start])?;
+                    *at += 1;
+                    continue;
+                }
                 _ => {
-                    self.state = self.step(bytes[at]).map_err(|rule| Refusal::new(rule, self.seen + at))?;
-                    1
+                    self.step_over(bytes[start])?;
+                    *at += 1;
+                    continue;
                 }
             };
+            self.seen += taken;
+            *at = start + taken;
+            return Ok(Some(Piece::Data(start..start + taken)));
         }
-        self.seen += at;
-        Ok(Progress { taken: at, done: self.state == State::End })
+        Ok(None)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Bytes of data that are left and that nothing else stands between.
+    pub(crate) fn unframed(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            State::UntilClose => Some(u64::MAX),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection's end is the body's.
+    pub(crate) fn ends_with_the_close(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
+    /// So many bytes of data passed without being shown.
+    pub(crate) fn passed(&mut self, count: u64) {
+        if let State::Length(left) = self.state {
+            self.state = if count >= left { State::End } else { State::Length(left - count) };
+        }
+    }
+
+    fn step_over(&mut self, byte: u8) -> Result<(), Refusal> {
+        self.state = self.step(byte).map_err(|rule| Refusal::new(rule, self.seen))?;
+        self.seen += 1;
+        Ok(())
+    }
+
+    /// How many of `bytes` belong to field lines of the trailer section.
+    fn trailer_lines(&mut self, bytes: &[u8]) -> Result<usize, Refusal> {
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.state == State::TrailerStart && *byte == b'\r' {
+                return Ok(at);
+            }
+            self.state = self.step(*byte).map_err(|rule| Refusal::new(rule, self.seen + at))?;
+        }
+        Ok(bytes.len())
     }
 
     fn take(&mut self, left: u64, available: usize, more: fn(u64) -> State, then: State) -> usize {
@@ -129,7 +210,7 @@ impl Body {
             State::TrailerStart | State::TrailerName | State::TrailerValue | State::TrailerLf => {
                 self.trailer(byte)
             }
-            State::Length(_) | State::Data(_) | State::End => Ok(self.state),
+            State::Length(_) | State::UntilClose | State::Data(_) | State::End => Ok(self.state),
         }
     }
 
@@ -150,7 +231,7 @@ impl Body {
         Ok(ended)
     }
 
-    /// Trailers are read for their syntax and dropped: nothing here may be changed by them
+    /// Trailers are read for their syntax only: nothing here may be changed by them
     /// ([RFC 9112, 7.1.2](https://www.rfc-editor.org/rfc/rfc9112#section-7.1.2)).
     fn trailer(&mut self, byte: u8) -> Result<State, Rule> {
         self.trailer = self.trailer.checked_sub(1).ok_or(Rule::TrailerTooLarge)?;
@@ -250,6 +331,45 @@ mod tests {
         assert_eq!(whole(Framing::Chunked, 9, &extension).map_err(|e| e.rule), Err(Rule::ChunkExtension));
         let trailer = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(2000)].concat();
         assert_eq!(whole(Framing::Chunked, 9, &trailer).map_err(|e| e.rule), Err(Rule::TrailerTooLarge));
+    }
+
+    #[test]
+    fn pieces_are_the_data_and_the_trailer_lines() {
+        let bytes = b"5;x\r\nhello\r\n2\r\n, \r\n0\r\nA: b\r\nC: d\r\n\r\nrest";
+        for size in 1..=bytes.len() {
+            let mut body = Body::new(Framing::Chunked, 99).expect("within the limit");
+            let (mut data, mut trailer, mut taken) = (Vec::new(), Vec::new(), 0);
+            for part in bytes.chunks(size) {
+                let mut at = 0;
+                while let Some(piece) = body.next(part, &mut at).expect("well formed") {
+                    match piece {
+                        Piece::Data(range) => data.extend_from_slice(&part[range]),
+                        Piece::Trailer(range) => trailer.extend_from_slice(&part[range]),
+                    }
+                }
+                taken += at;
+            }
+            assert_eq!((data.as_slice(), taken), (b"hello, ".as_slice(), bytes.len() - 4), "by {size}");
+            assert_eq!(trailer, b"A: b\r\nC: d\r\n", "by {size}");
+            assert!(body.is_done());
+        }
+    }
+
+    #[test]
+    fn a_body_until_the_close_has_no_end_of_its_own() {
+        let mut body = Body::new(Framing::UntilClose, 0).expect("no limit applies");
+        assert_eq!(body.next(b"0\r\n\r\n", &mut 0), Ok(Some(Piece::Data(0..5))));
+        assert!(!body.is_done());
+        assert_eq!(body.unframed(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_passes_unseen_counts() {
+        let mut body = Body::new(Framing::Length(10), 10).expect("within the limit");
+        assert_eq!(body.next(b"abc", &mut 0), Ok(Some(Piece::Data(0..3))));
+        assert_eq!(body.unframed(), Some(7));
+        body.passed(6);
+        assert_eq!(body.advance(b"xy"), Ok(Progress { taken: 1, done: true }));
     }
 
     #[test]

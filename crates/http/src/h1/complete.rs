@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
+use super::asked::Asked;
 use super::connection::Conversation;
 use super::method::Method;
 use super::report::About;
-use super::route::Course;
+use super::route::{Course, Shown};
 use super::target::Form;
 use super::work::Work;
 use crate::exchange::{self, Answer, Request};
 use crate::handler::fixed::push_location;
+use crate::header_changes::HeaderChanges;
 use crate::plan::Location;
 use crate::response::{self, Date};
-use crate::variables::{Facts, Template, Variable};
+use crate::variables::Template;
 
 impl Work {
     /// The answer of the location's handler, or of what the request's course is instead.
@@ -29,26 +31,23 @@ impl Work {
             return Answer::complete(prepared.status(), body);
         }
         let mut output = std::mem::take(&mut self.output);
-        let request = Request {
-            head: &self.head,
-            bytes: self.head_bytes(),
-            fate: self.fate,
-            date,
-            now: on.stream.core().now(),
-            server: &on.worker.plan.server,
-            error_pages: if self.route.shown.is_none() { location.error_pages.as_deref() } else { None },
-            render: &|template, out| self.render(on, template, out),
-        };
-        let answer = match self.head.target.form {
-            Form::Authority => exchange::page(&request, 405, b"Allow: GET, HEAD\r\n", &mut output),
-            Form::Asterisk => {
-                exchange::with_body(&request, 204, b"Allow: GET, HEAD\r\n", "", b"", &mut output)
-            }
-            _ if self.route.course != Course::Handler => self.answer_otherwise(on, &request, &mut output),
-            Form::Origin | Form::Absolute => handler.answer(&request, &on.worker.store, &mut output),
-        };
+        let out = &mut output;
+        let answer =
+            self.asked(on, location).with_request(self.fate, |request| match self.head.target.form {
+                Form::Authority => exchange::page(request, 405, b"Allow: GET, HEAD\r\n", out),
+                Form::Asterisk => exchange::with_body(request, 204, b"Allow: GET, HEAD\r\n", "", b"", out),
+                _ if self.route.course != Course::Handler => self.answer_otherwise(on, request, out),
+                Form::Origin | Form::Absolute => handler.answer(request, &on.worker.store, out),
+            });
         self.output = output;
         answer
+    }
+
+    /// The request at hand, for the handler of this location.
+    #[inline]
+    pub(super) fn asked<'a>(&'a self, on: &'a Conversation, location: &'a Location) -> Asked<'a> {
+        let error_pages = if self.route.shown.is_none() { location.error_pages.as_deref() } else { None };
+        Asked { on, head: &self.head, about: self.about(true), error_pages }
     }
 
     /// How long the answer is held back.
@@ -92,25 +91,10 @@ impl Work {
         answer: Answer,
     ) -> Answer {
         let mut output = std::mem::take(&mut self.output);
-        let mut end = output.len() - answer.body;
-        let mut status = answer.status;
-        if let Some(shown) = &self.route.shown {
-            status = shown.status(answer.status);
-            if status == shown.error {
-                // Before the empty line that ends the head.
-                output.splice(end - 2..end - 2, shown.fields.iter().copied());
-                end += shown.fields.len();
-            }
-            if status != answer.status {
-                end = response::replace_status(&mut output, (before, end), status);
-            }
-        }
-        if let Some(headers) = &location.headers {
-            let head = if headers.reads_fields() { output[before..end].to_vec() } else { Vec::new() };
-            headers.apply(&mut output, (before, end), status, |template, out| {
-                self.render_with(on, template, out, (status, &head));
-            });
-        }
+        let end = output.len() - answer.body;
+        let changes = Changes { shown: self.route.shown.as_deref(), headers: location.headers.as_deref() };
+        let asked = self.asked(on, location);
+        let (status, _) = changes.apply(&asked, &mut output, (before, end), answer.status);
         self.output = output;
         Answer { status, ..answer }
     }
@@ -136,20 +120,55 @@ impl Work {
 
     /// Appends a text with the values of its variables.
     pub(super) fn render(&self, on: &Conversation, template: &Template, out: &mut Vec<u8>) {
-        self.render_with(on, template, out, (0, b""));
+        let asked = Asked { on, head: &self.head, about: self.about(true), error_pages: None };
+        asked.render(template, out);
+    }
+}
+
+/// What is done to the head of an answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Changes<'a> {
+    /// The error whose page the answer is.
+    pub(crate) shown: Option<&'a Shown>,
+    /// The location's changes.
+    pub(crate) headers: Option<&'a HeaderChanges>,
+}
+
+impl Changes<'_> {
+    /// Whether nothing is done.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.shown.is_none() && self.headers.is_none()
     }
 
-    /// The same where an answer with this status and head is known.
-    fn render_with(
+    /// Changes the head that `output` holds from `start` to `end`, of an answer with `status`. Gives the status
+    /// that it has then, and its new end.
+    #[cold]
+    pub(crate) fn apply(
         &self,
-        on: &Conversation,
-        template: &Template,
-        out: &mut Vec<u8>,
-        (status, sent_head): (u16, &[u8]),
-    ) {
-        let (local, time) = (template.uses(Variable::is_local), template.uses(Variable::is_local_time));
-        on.with_facts(&self.about(true), local, time, |facts| {
-            template.push_plain(&Facts { status, sent_head, ..*facts }, out);
-        });
+        asked: &Asked<'_>,
+        output: &mut Vec<u8>,
+        (start, mut end): (usize, usize),
+        answered: u16,
+    ) -> (u16, usize) {
+        let mut status = answered;
+        if let Some(shown) = self.shown {
+            status = shown.status(answered);
+            if status == shown.error {
+                // Before the empty line that ends the head.
+                output.splice(end - 2..end - 2, shown.fields.iter().copied());
+                end += shown.fields.len();
+            }
+            if status != answered {
+                end = response::replace_status(output, (start, end), status);
+            }
+        }
+        if let Some(headers) = self.headers {
+            let head = if headers.reads_fields() { output[start..end].to_vec() } else { Vec::new() };
+            end = headers.apply(output, (start, end), status, |template, out| {
+                asked.render_with(template, out, (status, &head));
+            });
+        }
+        (status, end)
     }
 }

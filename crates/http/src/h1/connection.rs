@@ -11,9 +11,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drover_event::{Asked, Idle, PeerAddress, Phase, Stream, StreamError};
+use drover_event::{Asked, CloseReason, Idle, PeerAddress, Phase, Stream, StreamError};
 
-use super::at_length::at_length;
 use super::head::Head;
 use super::report::About;
 use super::step::Step;
@@ -45,39 +44,46 @@ enum Pass {
     Idle,
     Closed,
     /// Something must wait.
-    AtLength(Box<(Box<Work>, Step)>),
+    AtLength(Box<Work>, Step),
 }
 
 /// Serves a connection until it closes.
-pub(crate) async fn serve(mut on: Conversation) {
-    on.stream.set_read_timeout(on.worker.plan.timeouts.header);
-    on.head_is_timed = true;
-    loop {
-        let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
-        match on.stream.idle(terms).await {
-            Ok(()) => {}
-            Err(StreamError::Asked(Asked::Drain)) => {
-                // The next request may be on its way: closing now would answer it with a reset. Who sends
-                // one soon gets an answer that says the connection closes.
-                on.draining = true;
-                on.stream.set_read_timeout(DRAIN_GRACE);
-                if on.stream.readable().await.is_err() {
-                    return;
+#[expect(clippy::manual_async_fn, reason = "the future of an `async fn` has room for its argument twice")]
+pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
+    async move {
+        on.stream.set_read_timeout(on.worker.plan.timeouts.header);
+        on.head_is_timed = true;
+        loop {
+            let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
+            match on.stream.idle(terms).await {
+                Ok(()) => {}
+                Err(StreamError::Asked(Asked::Drain)) => {
+                    // The next request may be on its way: closing now would answer it with a reset. Who sends
+                    // one soon gets an answer that says the connection closes.
+                    on.draining = true;
+                    on.stream.set_read_timeout(DRAIN_GRACE);
+                    if on.stream.readable().await.is_err() {
+                        on.stream.close_because(CloseReason::Drained);
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+            match on.pass() {
+                Pass::Idle => {}
+                Pass::Closed => return,
+                Pass::AtLength(work, step) => {
+                    let rest = Rc::clone(&on.worker).at_length.start((on, work, step));
+                    let stays;
+                    (on, stays) = rest.await;
+                    if !stays {
+                        return;
+                    }
                 }
             }
-            Err(_) => return,
-        }
-        match on.pass() {
-            Pass::Idle => {}
-            Pass::Closed => return,
-            Pass::AtLength(rest) => {
-                if !Box::pin(at_length(&mut on, *rest)).await {
-                    return;
-                }
+            if on.draining {
+                return;
             }
-        }
-        if on.draining {
-            return;
         }
     }
 }
@@ -103,7 +109,7 @@ impl Conversation {
                 work.started = self.stream.core().now();
                 match self.answer_at_once(&mut work) {
                     Ok(pass) => pass,
-                    Err(step) => return Pass::AtLength(Box::new((work, step))),
+                    Err(step) => return Pass::AtLength(work, step),
                 }
             }
             // The receive was tried in the hope that something is there already.
@@ -233,6 +239,7 @@ impl Conversation {
             pid: self.worker.pid,
             worker: self.worker.worker,
             connection: self.stream.number(),
+            close_reason: self.stream.close_reason(),
             connection_requests: self.requests,
             server_name: &plan.servers[about.server].name,
             root: plan.locations.get(about.location).map_or(b"", |location| &location.root),
@@ -241,6 +248,7 @@ impl Conversation {
             body_bytes_sent: 0,
             request_length: about.length,
             sent_head: b"",
+            trail: None,
             request_time: core.now().since(about.started),
             unix_millis,
             time_local: &time.common,

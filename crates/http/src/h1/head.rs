@@ -9,11 +9,12 @@
 
 use std::mem::MaybeUninit;
 
+use super::framing::{Framing, Notes, Options};
 use super::method::Method;
-use super::name::{Look, Name, is_same};
+use super::name::{Look, Name};
 use super::rule::{Refusal, Rule};
+use super::scan;
 use super::target::{self, Form, Target};
-use super::{body, scan};
 use crate::path;
 
 /// Bounds on a head.
@@ -54,18 +55,6 @@ impl Span {
     }
 }
 
-/// How the body is delimited.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Framing {
-    /// No body.
-    #[default]
-    None,
-    /// A body of so many bytes.
-    Length(u64),
-    /// A body in chunks.
-    Chunked,
-}
-
 /// One field line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Field {
@@ -85,10 +74,8 @@ pub(crate) struct Head {
     /// Host, or the authority of an absolute target; as received.
     pub(crate) host: Option<Span>,
     pub(crate) framing: Framing,
-    /// The client will not send another request.
-    pub(crate) close: bool,
-    /// The client of HTTP/1.0 asked to keep the connection.
-    pub(crate) keep_alive: bool,
+    /// What the client says about the connection.
+    pub(crate) connection: Options,
     /// Some field makes the request conditional or asks for a range.
     pub(crate) conditional: bool,
     /// The client waits for `100 Continue`.
@@ -178,7 +165,7 @@ impl Head {
         ends_with_cr(head, target.end as usize + " HTTP/1.1".len())?;
         self.begin_fields();
         // What follows CONNECT is meant for somebody else.
-        self.close = self.target.form == Form::Authority;
+        self.connection.close = self.target.form == Form::Authority;
         let mut notes = Notes::default();
         for field in request.headers.iter() {
             ends_with_cr(head, Span::within(head, field.value).end as usize)?;
@@ -195,8 +182,7 @@ impl Head {
     pub(super) fn begin_fields(&mut self) {
         self.host = None;
         self.framing = Framing::None;
-        self.close = false;
-        self.keep_alive = false;
+        self.connection = Options::default();
         self.conditional = false;
         self.expects_continue = false;
         self.fields.clear();
@@ -242,20 +228,9 @@ impl Head {
     /// What another field says about the message itself. Its value begins `at` there.
     fn note(&mut self, id: Name, value: &[u8], at: usize, notes: &mut Notes) -> Result<(), Refusal> {
         match id {
-            Name::ContentLength => {
-                if notes.length.is_some() {
-                    return Err(Refusal::new(Rule::LengthRepeated, at));
-                }
-                let length = body::content_length(value);
-                notes.length = Some((length.ok_or(Refusal::new(Rule::LengthInvalid, at))?, at));
-            }
-            Name::TransferEncoding => {
-                if notes.encoding.is_some() || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Refusal::new(Rule::EncodingUnsupported, at));
-                }
-                notes.encoding = Some(at);
-            }
-            Name::Connection => self.note_connection(value),
+            Name::ContentLength => notes.take_length(value, at)?,
+            Name::TransferEncoding => notes.take_encoding(value, at)?,
+            Name::Connection => self.connection.take(value),
             Name::Expect => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(Refusal::new(Rule::ExpectUnknown, at));
@@ -272,30 +247,10 @@ impl Head {
         Ok(())
     }
 
-    #[inline]
-    fn note_connection(&mut self, value: &[u8]) {
-        if is_same(value, b"keep-alive") {
-            self.keep_alive = true;
-        } else if is_same(value, b"close") {
-            self.close = true;
-        } else {
-            self.note_connection_list(value);
-        }
-    }
-
-    #[cold]
-    fn note_connection_list(&mut self, value: &[u8]) {
-        for option in value.split(|byte| *byte == b',') {
-            let option = option.trim_ascii();
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-        }
-    }
-
     /// What can be said only once all fields are known.
     #[inline]
     pub(super) fn conclude(&mut self, head: &[u8], notes: &Notes) -> Result<(), Refusal> {
-        if notes.length.is_some() || notes.encoding.is_some() {
+        if notes.any() {
             self.frame(notes)?;
         }
         // RFC 9110, 10.1.1: from HTTP/1.0 the expectation is ignored, and without a body it is none.
@@ -316,14 +271,7 @@ impl Head {
 
     #[cold]
     fn frame(&mut self, notes: &Notes) -> Result<(), Refusal> {
-        self.framing = match (notes.length, notes.encoding) {
-            (None, None) => Framing::None,
-            (Some((length, _)), None) => Framing::Length(length),
-            (Some((_, at)), Some(_)) => return Err(Refusal::new(Rule::LengthWithEncoding, at)),
-            // RFC 9112, 6.1: a peer of HTTP/1.0 that sends it has faulty framing.
-            (None, Some(at)) if !self.is_http11 => return Err(Refusal::new(Rule::EncodingUnsupported, at)),
-            (None, Some(_)) => Framing::Chunked,
-        };
+        self.framing = notes.framing(self.is_http11)?;
         Ok(())
     }
 
@@ -358,13 +306,6 @@ impl Head {
     pub(crate) fn path<'a>(&'a self, head: &'a [u8]) -> &'a [u8] {
         if self.target.plain { self.target.path.of(head) } else { &self.decoded_path }
     }
-}
-
-/// What the fields said about the body, with the offsets of the values.
-#[derive(Default)]
-pub(super) struct Notes {
-    length: Option<(u64, usize)>,
-    encoding: Option<usize>,
 }
 
 /// `httparse` ends lines at LF; between a value's end and it there is only space and one CR, or none.

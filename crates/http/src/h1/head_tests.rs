@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::head::{Framing, Head, Limits, Status};
+use super::framing::Framing;
+use super::head::{Head, Limits, Status};
 use super::method::Method;
 use super::rule::{Refusal, Rule};
 use super::target::Form;
@@ -218,14 +219,14 @@ fn a_head_in_parts() {
     assert_eq!(head.target.query.map(|query| query.of(bytes)), Some(b"d=e".as_slice()));
     assert_eq!(head.host.map(|host| host.of(bytes)), Some(b"x:1".as_slice()));
     assert_eq!(head.framing, Framing::Length(5));
-    assert!(head.close && head.expects_continue && head.is_http11 && !head.keep_alive);
+    assert!(head.connection.close && head.expects_continue && head.is_http11 && !head.connection.keep_alive);
     assert_eq!(head.fields.len(), 4, "the name with an underscore is dropped");
 
     let absolute = b"GET HTTP://a?x HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
     let head = taken(absolute);
     assert_eq!((head.target.form, head.path(absolute)), (Form::Absolute, b"/".as_slice()));
     assert_eq!(head.host.map(|host| host.of(absolute)), Some(b"a".as_slice()));
-    assert!(head.keep_alive && !head.is_http11);
+    assert!(head.connection.keep_alive && !head.is_http11);
 
     assert_eq!(taken("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").target.form, Form::Asterisk);
     assert_eq!(taken("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").target.form, Form::Authority);

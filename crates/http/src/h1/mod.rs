@@ -1,18 +1,24 @@
 //! HTTP/1.1 and 1.0: heads, bodies and the connection that carries them.
 
-mod at_length;
+pub(crate) mod asked;
+pub(crate) mod at_length;
 mod block;
 pub(crate) mod body;
 mod chunks;
-mod complete;
+pub(crate) mod complete;
 pub(crate) mod connection;
+pub(crate) mod framing;
 mod gate;
+pub(crate) mod hand_over;
 pub(crate) mod head;
+pub(crate) mod incoming;
+pub(crate) mod lines;
 pub(crate) mod method;
 pub(crate) mod name;
 mod replaced;
-mod report;
-mod route;
+pub(crate) mod report;
+pub(crate) mod response_head;
+pub(crate) mod route;
 pub(crate) mod rule;
 mod scan;
 mod send;

@@ -14,18 +14,27 @@ pub(crate) enum Name {
     Connection,
     ContentLength,
     Cookie,
+    Date,
     Expect,
+    Forwarded,
     Host,
     IfMatch,
     IfModifiedSince,
     IfNoneMatch,
     IfRange,
     IfUnmodifiedSince,
+    KeepAlive,
+    ProxyConnection,
     Range,
     Referer,
+    Te,
+    Trailer,
     TransferEncoding,
     Upgrade,
     UserAgent,
+    XForwardedFor,
+    XForwardedHost,
+    XForwardedProto,
 }
 
 impl Name {
@@ -35,32 +44,66 @@ impl Name {
     pub(crate) fn of(name: &[u8]) -> Name {
         let is = |text: &[u8]| is_same(name, text);
         match name.len() {
+            2 if is(b"te") => Name::Te,
             4 if is(b"host") => Name::Host,
+            4 if is(b"date") => Name::Date,
             5 if is(b"range") => Name::Range,
             6 if is(b"accept") => Name::Accept,
             6 if is(b"cookie") => Name::Cookie,
             6 if is(b"expect") => Name::Expect,
             7 if is(b"referer") => Name::Referer,
             7 if is(b"upgrade") => Name::Upgrade,
+            7 if is(b"trailer") => Name::Trailer,
             8 if is(b"if-match") => Name::IfMatch,
             8 if is(b"if-range") => Name::IfRange,
+            9 if is(b"forwarded") => Name::Forwarded,
             10 if is(b"connection") => Name::Connection,
             10 if is(b"user-agent") => Name::UserAgent,
+            10 if is(b"keep-alive") => Name::KeepAlive,
             13 if is(b"if-none-match") => Name::IfNoneMatch,
             13 if is(b"authorization") => Name::Authorization,
             14 if is(b"content-length") => Name::ContentLength,
             15 if is(b"accept-encoding") => Name::AcceptEncoding,
+            15 if is(b"x-forwarded-for") => Name::XForwardedFor,
+            16 if is(b"proxy-connection") => Name::ProxyConnection,
+            16 if is(b"x-forwarded-host") => Name::XForwardedHost,
             17 if is(b"if-modified-since") => Name::IfModifiedSince,
             17 if is(b"transfer-encoding") => Name::TransferEncoding,
+            17 if is(b"x-forwarded-proto") => Name::XForwardedProto,
             19 if is(b"if-unmodified-since") => Name::IfUnmodifiedSince,
             _ => Name::Other,
         }
     }
 }
 
+/// Some of the names that have a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Names(u64);
+
+impl Names {
+    pub(crate) const fn of(names: &[Name]) -> Names {
+        let mut set = Names(0);
+        let mut at = 0;
+        while at < names.len() {
+            set = set.with(names[at]);
+            at += 1;
+        }
+        set
+    }
+
+    pub(crate) const fn with(self, name: Name) -> Names {
+        Names(self.0 | 1 << name as u64)
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, name: Name) -> bool {
+        self.0 >> name as u64 & 1 == 1
+    }
+}
+
 /// How a name looks whose number is [`Name::Other`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     Usual,
     /// It has `_` or `.`, which some backends take for `-`.
     Odd,
@@ -76,10 +119,11 @@ impl Look {
             let letter = within(block::lower(block), b'a', b'z');
             block::not(letter | within(block, b'0', b'9') | equal(block, b'-'))
         });
-        if end >= span.end as usize { Look::Usual } else { Look::of_each(span.of(head)) }
+        if end >= span.end as usize { Look::Usual } else { Look::of_name(span.of(head)) }
     }
 
-    fn of_each(name: &[u8]) -> Look {
+    /// How `name` looks.
+    pub(crate) fn of_name(name: &[u8]) -> Look {
         match name.iter().fold(0, |seen, byte| seen | CLASS[usize::from(*byte)]) {
             0 => Look::Usual,
             ODD => Look::Odd,

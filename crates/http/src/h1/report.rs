@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use drover_event::{Counter, Millis};
+use drover_event::{CloseReason, Counter, Millis};
 use tracing::info;
 
 use super::connection::Conversation;
@@ -26,6 +26,7 @@ impl Work {
                 bytes_sent: head + body + rest,
                 body_bytes_sent: body + rest,
                 sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
+                trail: Some(&self.trail),
                 ..*facts
             };
             on.worker.log(on.stream.core(), log, &facts);
@@ -37,13 +38,22 @@ impl Work {
     pub(super) fn refuse(&mut self, on: &Conversation, refusal: Refusal) {
         let (number, peer) = (on.stream.number(), on.stream.peer());
         let status = refusal.rule.status();
-        info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
+        if let Some(kept_back) = on.worker.refusals.line(on.stream.core().now()) {
+            if kept_back > 0 {
+                info!("{kept_back} more invalid requests were answered before this one");
+            }
+            info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
+        }
+        on.stream.close_because(CloseReason::InvalidRequest);
         self.answer_error(on, status);
     }
 
     /// Answers with an error, as the connection's last.
     #[cold]
     pub(super) fn answer_error(&mut self, on: &Conversation, status: u16) {
+        if on.stream.close_reason().is_none() {
+            on.stream.close_because(CloseReason::LastAnswer);
+        }
         // Of a refused head, no part is to be trusted.
         let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
         if !head_is_known {
@@ -82,6 +92,7 @@ impl Work {
 }
 
 /// What a request is known by, for its variables.
+#[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) head: Option<&'a Head>,
     pub(crate) bytes: &'a [u8],

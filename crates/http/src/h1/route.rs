@@ -23,7 +23,7 @@ use crate::exchange::Elsewhere;
 use crate::limits::Held;
 use crate::path;
 use crate::response;
-use crate::rules::{Condition, Rewrite, Rule, Test};
+use crate::rules::{Condition, Rewrite, Rule, Test, is_set};
 use crate::values::Values;
 
 /// How often a request may be sent elsewhere, as in nginx.
@@ -121,7 +121,7 @@ impl Route {
     }
 
     /// From here on an error is an error, without a page.
-    fn fail(&mut self, status: u16) {
+    pub(super) fn fail(&mut self, status: u16) {
         self.course = Course::Error(status);
         self.shown = Some(Box::new(Shown { error: status, status: PageStatus::Page, fields: Vec::new() }));
     }
@@ -212,7 +212,7 @@ impl Work {
         let mut text = Vec::new();
         self.render(on, &condition.text, &mut text);
         let holds = match &condition.test {
-            Test::IsSet => !text.is_empty() && text != b"0",
+            Test::IsSet => is_set(&text),
             Test::Equals(template) => {
                 let mut other = Vec::new();
                 self.render(on, template, &mut other);
@@ -282,6 +282,8 @@ impl Work {
         (self.route.course, self.route.internal) = (Course::Handler, true);
         match to {
             Elsewhere::Page(page, status, fields) => self.show(on, page, status, fields),
+            Elsewhere::Path(path, query) => self.go_to(on, &path, query.as_deref()),
+            Elsewhere::Named(number) => self.go_to_named(on, number),
         }
     }
 

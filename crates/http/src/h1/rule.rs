@@ -29,6 +29,10 @@ pub enum Rule {
     VersionSyntax,
     /// A version other than 1.0 and 1.1.
     VersionUnsupported,
+    /// A status line whose status is not three digits, the first of them not 0.
+    StatusCode,
+    /// A reason phrase holds a control byte.
+    ReasonByte,
     /// Space or tab between a field's name and its colon.
     SpaceBeforeColon,
     /// A line that begins with space or tab.
@@ -45,6 +49,8 @@ pub enum Rule {
     TooManyFields,
     /// The head does not end within `client_header_size`.
     HeadTooLarge,
+    /// The head of an upstream's response does not end within `header_size`.
+    ResponseHeadTooLarge,
     /// HTTP/1.1 without Host.
     HostMissing,
     /// Host more than once.
@@ -103,6 +109,8 @@ impl Rule {
             Rule::TargetTooLong => "a request line must end within client_header_size",
             Rule::VersionSyntax => "a version must be written HTTP/digit.digit",
             Rule::VersionUnsupported => "a version must be 1.0 or 1.1",
+            Rule::StatusCode => "a status must be three digits, from 100 on",
+            Rule::ReasonByte => "a reason phrase must hold no control byte",
             Rule::SpaceBeforeColon => "a field's name must be followed by its colon at once",
             Rule::FoldedLine => "a field line must not begin with space or tab",
             Rule::NoColon => "a field line must have a colon",
@@ -111,6 +119,7 @@ impl Rule {
             Rule::ValueByte => "a field's value must hold no control byte",
             Rule::TooManyFields => "a head must not have more fields than max_headers",
             Rule::HeadTooLarge => "a head must end within client_header_size",
+            Rule::ResponseHeadTooLarge => "a response's head must end within header_size",
             Rule::HostMissing => "HTTP/1.1 needs Host",
             Rule::HostRepeated => "Host must stand once",
             Rule::HostInvalid => "Host must be a host with an optional port",
@@ -136,7 +145,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A message that was refused: the client's fault; the connection closes after the answer.
+/// A message that was refused: its sender's fault. A client's connection closes after the answer, an upstream's
+/// at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, thiserror::Error)]
 #[error("{rule} (byte {offset})")]
 pub struct Refusal {

@@ -12,7 +12,18 @@ use super::rule::{Refusal, Rule};
 #[cold]
 pub(super) fn first_fault(bytes: &[u8], limits: &Limits) -> Option<Refusal> {
     let mut scanner = Scanner { bytes, at: 0 };
-    match scanner.head(limits) {
+    fault_of(scanner.head(limits))
+}
+
+/// The same of bytes that begin with the status line of a response.
+#[cold]
+pub(super) fn first_response_fault(bytes: &[u8], limits: &Limits) -> Option<Refusal> {
+    let mut scanner = Scanner { bytes, at: 0 };
+    fault_of(scanner.response_head(limits))
+}
+
+fn fault_of(scanned: Result<(), Stop>) -> Option<Refusal> {
+    match scanned {
         Err(Stop::Fault(refusal)) => Some(refusal),
         Ok(()) | Err(Stop::End) => None,
     }
@@ -35,6 +46,17 @@ impl Scanner<'_> {
         self.target()?;
         self.version()?;
         self.line_end(Rule::VersionSyntax)?;
+        self.fields(limits)
+    }
+
+    fn response_head(&mut self, limits: &Limits) -> Result<(), Stop> {
+        self.version()?;
+        self.status()?;
+        self.line_end(Rule::ReasonByte)?;
+        self.fields(limits)
+    }
+
+    fn fields(&mut self, limits: &Limits) -> Result<(), Stop> {
         let mut fields = 0;
         while self.field(fields == limits.max_headers)? {
             fields += 1;
@@ -95,6 +117,29 @@ impl Scanner<'_> {
             b"1.0" | b"1.1" => Ok(()),
             _ => Err(Stop::Fault(Refusal::new(Rule::VersionUnsupported, start))),
         }
+    }
+
+    /// The status and the reason phrase, which may be missing with the space before it.
+    fn status(&mut self) -> Result<(), Stop> {
+        if self.peek()? != b' ' {
+            return self.fault(Rule::StatusCode);
+        }
+        self.at += 1;
+        for first in [b'1', b'0', b'0'] {
+            if !(first..=b'9').contains(&self.peek()?) {
+                return self.fault(Rule::StatusCode);
+            }
+            self.at += 1;
+        }
+        match self.peek()? {
+            b'\r' | b'\n' => return Ok(()),
+            b' ' => {}
+            _ => return self.fault(Rule::StatusCode),
+        }
+        while is_value_byte(self.peek()?) {
+            self.at += 1;
+        }
+        Ok(())
     }
 
     /// CR LF; `otherwise` when neither of them stands here.

@@ -97,6 +97,10 @@ async fn send_parts(
     Ok(())
 }
 
+/// So much of a file is encoded before what came out is sent, however little that is: the client sees that it goes
+/// on, and one that is gone is noticed.
+const ENCODED_IN_ONE_GO: u64 = 8 * PIECE as u64;
+
 /// Sends the output and a file in its coding, and finishes the answer.
 pub(super) async fn encoded(
     on: &mut Conversation,
@@ -125,7 +129,8 @@ async fn send_encoded(
     while !done {
         let begin = work.output.len();
         let chunk = encoded.chunked.then(|| chunks::begin(&mut work.output));
-        while !done && work.output.len() < OUTPUT_IN_ONE_GO {
+        let sent_by = at + ENCODED_IN_ONE_GO;
+        while !done && work.output.len() < OUTPUT_IN_ONE_GO && at < sent_by {
             done = encode_piece(on, encoded, &mut at, &mut work.output)?;
             on.stream.core().yield_now().await;
         }

@@ -26,6 +26,8 @@ pub(crate) enum Step {
     SendParts(Box<Parts>),
     /// The same with a file that is encoded on its way.
     SendEncoded(Box<Encoded>),
+    /// The output sent, and the request passed on.
+    Proxy,
     /// The output sent and the connection closed; `linger` where the client may still be sending.
     Close { linger: bool },
 }

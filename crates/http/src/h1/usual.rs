@@ -7,7 +7,8 @@
 //! for no more bytes. What the fields mean is decided by code that both ways share.
 
 use super::block::{self, equal, within};
-use super::head::{Head, Limits, Notes, Span};
+use super::framing::Notes;
+use super::head::{Head, Limits, Span};
 use super::method::Method;
 use super::target::{Form, Target};
 use crate::path::class;
@@ -106,7 +107,7 @@ fn usual_path(bytes: &[u8]) -> Option<(&[u8], &[u8], bool)> {
 
 /// A field line: its name, its value without the space around it, and what follows from the line's end on.
 #[inline]
-fn usual_field(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+pub(super) fn usual_field(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (name, rest) =
         block::split(line, |block| within(block, 0, b' ') | equal(block, b':') | within(block, DELETE, 0xff));
     let ([b':', b' ', behind @ ..] | [b':', behind @ ..]) = rest else { return None };
@@ -127,7 +128,7 @@ fn without_space(mut value: &[u8]) -> &[u8] {
 
 /// A value's bytes, which end before the first control byte but tab, and what follows.
 #[inline]
-fn split_value(bytes: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn split_value(bytes: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     loop {
         at = block::find(bytes, at, |block| within(block, 0, b' ' - 1) | equal(block, DELETE));

@@ -13,17 +13,19 @@
 //! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
 //! wants to see it; its spans count from there, so the input may be moved.
 
-use drover_event::{Buffer, Counter, Millis};
+use drover_event::{Buffer, CloseReason, Counter, Millis};
 
 use super::body::Body;
 use super::connection::Conversation;
-use super::head::{Framing, Head, Status};
+use super::framing::Framing;
+use super::head::{Head, Status};
 use super::method::Method;
 use super::route::{Course, Route};
 use super::rule::Refusal;
 use super::step::Step;
 use crate::exchange::Rest;
 use crate::handler::Handler;
+use crate::handler::proxy::{Memory, Trail};
 use crate::plan::Location;
 use crate::response::Fate;
 
@@ -72,6 +74,13 @@ pub(crate) struct Work {
     /// For the log, the answer whose rest is being sent: its status, the length of its head and what went before.
     pub(super) begun: (u16, u64, u64),
     pub(super) sent_head: Vec<u8>,
+    /// The request's body, where its handler wants it.
+    pub(super) body: Body,
+    /// The body was read, and cannot be had again.
+    pub(super) body_is_gone: bool,
+    /// For a request that is passed on.
+    pub(crate) memory: Option<Box<Memory>>,
+    pub(crate) trail: Trail,
 }
 
 impl Work {
@@ -97,6 +106,10 @@ impl Work {
             in_a_row: 0,
             begun: (0, 0, 0),
             sent_head: Vec::new(),
+            body: Body::NONE,
+            body_is_gone: false,
+            memory: None,
+            trail: Trail::default(),
         }
     }
 
@@ -139,7 +152,7 @@ impl Work {
         &mut self.input[self.filled..]
     }
 
-    fn move_to_front(&mut self) {
+    pub(super) fn move_to_front(&mut self) {
         if self.start > 0 {
             self.input.copy_within(self.start..self.filled, 0);
             self.end -= self.start.min(self.end);
@@ -168,7 +181,7 @@ impl Work {
     fn other(&mut self, on: &Conversation) -> Option<Step> {
         match self.stage {
             Stage::Head | Stage::Answer => None,
-            Stage::Body(body) => self.body(on, body),
+            Stage::Body(body) => self.read_over(on, body),
             Stage::Closing { linger } => Some(Step::Close { linger }),
         }
     }
@@ -226,11 +239,17 @@ impl Work {
             self.find_route(on);
         }
         let head = &self.head;
-        let stays = !head.close && on.requests < plan.keepalive_requests;
+        let stays = !head.connection.close && on.requests < plan.keepalive_requests;
         self.fate = match head.is_http11 {
             true if stays => Fate::Keep,
-            false if stays && head.keep_alive => Fate::KeepTold,
-            _ => Fate::Close,
+            false if stays && head.connection.keep_alive => Fate::KeepTold,
+            _ => {
+                on.stream.close_because(match on.requests < plan.keepalive_requests {
+                    true => CloseReason::ClientAsked,
+                    false => CloseReason::KeepaliveRequests,
+                });
+                Fate::Close
+            }
         };
         self.unread = false;
         self.stage = Stage::Answer;
@@ -246,6 +265,11 @@ impl Work {
             Ok(body) => body,
             Err(refusal) => return self.refuse(on, refusal),
         };
+        if let (Handler::Proxy(_), Course::Handler) = (&location.handler, self.route.course) {
+            (self.body, self.body_is_gone) = (body, false);
+            return;
+        }
+        self.body_is_gone = true;
         let waits = self.head.expects_continue && self.end == self.filled;
         let serves_files = matches!(location.handler, Handler::Files(_) | Handler::Nothing);
         let refuses = self.route.course != Course::Handler
@@ -253,6 +277,7 @@ impl Work {
         if waits && refuses {
             // The final answer at once: whether the body follows is then the client's choice, so the
             // connection cannot go on (RFC 9110, 10.1.1).
+            on.stream.close_because(CloseReason::LastAnswer);
             self.fate = Fate::Close;
             self.unread = true;
             return;
@@ -264,7 +289,7 @@ impl Work {
     }
 
     /// Reads over a body, which nobody wants.
-    fn body(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
+    fn read_over(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
         match body.advance(&self.input[self.end..self.filled]) {
             Ok(progress) => {
                 self.end += progress.taken;
@@ -290,6 +315,7 @@ impl Work {
         }
         // Only now: the worker may have begun to drain while a body or a delay was waited for.
         if on.is_last() {
+            on.stream.close_because(CloseReason::Drained);
             self.fate = Fate::Close;
         }
         let before = self.output.len();
@@ -321,6 +347,7 @@ impl Work {
                 None
             }
             Rest::File(file, range) => Some(Step::Send(file, range)),
+            Rest::Proxy => Some(Step::Proxy),
             Rest::Parts(parts) => Some(Step::SendParts(parts)),
             Rest::Encoded(encoded) => Some(Step::SendEncoded(encoded)),
             Rest::Elsewhere(to) => {

@@ -2,8 +2,10 @@
 
 pub(crate) mod files;
 pub(crate) mod fixed;
+pub(crate) mod proxy;
 
-use crate::exchange::{self, Answer, Request};
+use crate::exchange::{self, Answer, Request, Rest};
+use crate::h1::method::Method;
 use crate::response::Prepared;
 
 /// What a location does.
@@ -13,6 +15,8 @@ pub(crate) enum Handler {
     Fixed(fixed::Fixed),
     /// Files beneath a root.
     Files(files::Files),
+    /// A server of an upstream.
+    Proxy(Box<proxy::Proxy>),
     /// Nothing is there.
     Nothing,
 }
@@ -23,7 +27,7 @@ impl Handler {
     pub(crate) fn prepared(&self) -> Option<&Prepared> {
         match self {
             Handler::Fixed(fixed) => fixed.prepared(),
-            Handler::Files(_) | Handler::Nothing => None,
+            Handler::Files(_) | Handler::Proxy(_) | Handler::Nothing => None,
         }
     }
 
@@ -38,6 +42,11 @@ impl Handler {
         match self {
             Handler::Fixed(fixed) => fixed.answer(request, out),
             Handler::Files(files) => files.answer(request, store, out),
+            // RFC 9110, 9.3.8: what comes back may hold what only servers are to know.
+            Handler::Proxy(_) if request.head.method == Method::Trace => {
+                exchange::page(request, 405, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n", out)
+            }
+            Handler::Proxy(_) => Answer { rest: Rest::Proxy, ..Answer::complete(0, 0) },
             Handler::Nothing => exchange::page(request, 404, b"", out),
         }
     }

@@ -6,25 +6,29 @@ use std::rc::Rc;
 
 use drover_config::Located;
 use drover_service::access_log::{LogPlan, Target};
+use drover_service::{LogFormat, LogFormatConfig};
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
 use crate::access::TrustedProxies;
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch};
+use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch, ProxyPass};
 use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
 use crate::handler::files::Files;
 use crate::handler::files::store::StorePlan;
+use crate::handler::files::try_files::TryFiles;
 use crate::handler::fixed::Fixed;
+use crate::handler::proxy::{Destination, Proxy};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
-use crate::rules::Rule;
+use crate::rules::{Condition, Rule};
 use crate::types::Types;
-use crate::variables::{Template, Variable};
+use crate::upstreams::Upstreams;
+use crate::variables::Variable;
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
     Compiler::new(config, workers)?.compile()
@@ -38,6 +42,7 @@ struct Compiler<'a> {
     locations: Vec<Location>,
     default_log: Option<LogUse>,
     own: OwnVariables,
+    upstreams: Upstreams,
     limits: Limits,
     named: Vec<usize>,
     /// The numbers among `named` of the named locations of the server at hand.
@@ -55,6 +60,7 @@ impl<'a> Compiler<'a> {
         let own = OwnVariables::of(config)?;
         let mut compiler = Compiler {
             config,
+            upstreams: Upstreams::new(&config.upstreams, workers, &own)?,
             server: server.into(),
             roots: Vec::new(),
             logs: Vec::new(),
@@ -126,6 +132,7 @@ impl<'a> Compiler<'a> {
             logs: self.logs,
             default_log: self.default_log,
             store,
+            upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
             encoders: config.compression.max_concurrent,
         })
@@ -138,7 +145,9 @@ impl<'a> Compiler<'a> {
         let rules = self.rules(&config.rules, name)?;
         let entries = self.entries(config, None, &config.locations)?;
         let fallback = self.locations.len();
-        let location = self.location(config, &config::Location::at(PathMatch::Prefix("/".to_owned())))?;
+        let mut location = config::Location::at(PathMatch::Prefix("/".to_owned()));
+        location.try_files.clone_from(&config.try_files);
+        let location = self.location(config, &location)?;
         self.locations.push(location);
         Ok(Server { name: name.as_bytes().into(), rules, paths: Paths::new(entries), fallback })
     }
@@ -207,10 +216,13 @@ impl<'a> Compiler<'a> {
         };
         let root = config.root.as_ref().or(server.root.as_ref());
         let compression = self.compression(config);
-        let handler = match (&config.return_, root) {
-            (Some(fixed), _) => Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?),
-            (None, Some(root)) => self.files(root, server, config, compression),
-            (None, None) => Handler::Nothing,
+        let handler = match (&config.return_, &config.proxy_pass, root) {
+            (Some(fixed), ..) => {
+                Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
+            }
+            (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
+            (None, None, Some(root)) => self.files(root, server, config, compression)?,
+            (None, None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
             Some(log) => self.log_use(log)?,
@@ -285,25 +297,44 @@ impl<'a> Compiler<'a> {
         Ok(rules)
     }
 
+    fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
+        let path = || location.path.to_string();
+        let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
+        let (upstream, key) = self.upstreams.find(pass.server, &self.own)?;
+        let matched = match &*location.path {
+            PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix) => prefix.len(),
+            PathMatch::Exact(_) | PathMatch::Expression(_) | PathMatch::Named(_) => usize::MAX,
+        };
+        let to = Destination { upstream, key, pass, matched, max_headers: self.config.max_headers as usize };
+        let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
+        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
+            .map_err(|source| PlanError::Location { path: path(), source })
+    }
+
     fn files(
         &mut self,
         root: &Located<PathBuf>,
         server: &config::Server,
         config: &config::Location,
         compression: Compression,
-    ) -> Handler {
+    ) -> Result<Handler, PlanError> {
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
         self.roots.push(root.to_path_buf());
         let index = config.index.as_ref().unwrap_or(&server.index);
         let precompressed = config.precompressed.as_ref().unwrap_or(&server.precompressed);
-        Handler::Files(Files {
+        let named = |name: &str| self.names.get(name).copied();
+        let texts = config.try_files.as_ref().map(|texts| texts.iter().map(|text| text.as_str()));
+        let try_files = texts.map(|texts| TryFiles::new(texts, &self.own, named)).transpose();
+        Ok(Handler::Files(Files {
             root: number,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
             autoindex: config.autoindex.unwrap_or(server.autoindex),
             precompressed: compression::each_once(precompressed),
             compression,
-        })
+            try_files: try_files
+                .map_err(|source| PlanError::TryFiles { of: config.path.to_string(), source })?,
+        }))
     }
 
     fn compression(&self, config: &config::Location) -> Compression {
@@ -314,7 +345,13 @@ impl<'a> Compiler<'a> {
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let Some(target) = Target::of(&config.file) else { return Ok(None) };
+        let target = match &config.syslog {
+            Some(syslog) => Some(Target::Syslog((**syslog).clone())),
+            None => Target::of(&config.file),
+        };
+        let Some(target) = target else { return Ok(None) };
+        let when = config.when.as_ref().map(|when| Condition::new(when, &self.own)).transpose();
+        let when = when.map_err(|source| PlanError::Rule { of: "access_log".to_owned(), source })?;
         let format = Rc::new(self.format(&config.format)?);
         let log = match self.logs.iter().position(|log| log.target == target) {
             Some(log) => log,
@@ -323,20 +360,25 @@ impl<'a> Compiler<'a> {
                 self.logs.len() - 1
             }
         };
+        let uses = |test: fn(&Variable) -> bool| {
+            format.uses(test) || when.as_ref().is_some_and(|when| when.uses(test))
+        };
         Ok(Some(LogUse {
             log,
-            needs_local: format.uses(Variable::is_local),
-            needs_sent_head: format.uses(Variable::is_sent_field),
-            needs_time: format.uses(Variable::is_local_time),
+            needs_local: uses(Variable::is_local),
+            needs_sent_head: uses(Variable::is_sent_field),
+            needs_time: uses(Variable::is_local_time),
+            when: when.map(Rc::new),
             format,
         }))
     }
 
-    fn format(&self, name: &str) -> Result<Template, PlanError> {
-        let own = self.config.log_formats.get(name).map(|text| text.as_str());
-        let text = own
-            .or_else(|| BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text));
-        let text = text.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
-        self.own.template(text).map_err(|source| PlanError::Format { name: name.to_owned(), source })
+    fn format(&self, name: &str) -> Result<LogFormat<Variable>, PlanError> {
+        let text = BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name);
+        let built_in = text.map(|(_, text)| LogFormatConfig::of_text((*text).to_owned().into()));
+        let own = self.config.log_formats.get(name).cloned().or(built_in);
+        let format = own.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
+        LogFormat::new(&format, |text| self.own.template(text))
+            .map_err(|source| PlanError::Format { name: name.to_owned(), source })
     }
 }

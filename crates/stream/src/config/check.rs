@@ -120,10 +120,11 @@ fn check_listen(server: &Server, findings: &mut Findings) {
     }
     for listen in server.listen.iter() {
         let unix = matches!(listen.address, ListenAddress::Unix(_));
+        let internet = matches!(listen.address, ListenAddress::Tcp(_));
         let v6 = matches!(&listen.address, ListenAddress::Tcp(address) if address.is_ipv6());
-        if listen.udp && unix {
+        if listen.udp && !internet {
             findings
-                .error(listen.place(), "unix sockets are for connections only")
+                .error(listen.place(), format!("{} is for connections only", listen.address))
                 .label("`udp` needs an IP address and a port");
         }
         let without_effect = [

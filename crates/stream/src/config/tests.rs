@@ -56,7 +56,7 @@ fn what_datagrams_cannot_have_is_said() {
         ))
     };
     assert_eq!(listen("address = \"127.0.0.1:53\"", ""), NONE);
-    assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix sockets are for connections only"]);
+    assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix:/run/x is for connections only"]);
     for option in ["deferred = true", "backlog = 5", "accept = \"mutex\"", "tcp_keepalive = \"5s\""] {
         let key = option.split(' ').next().expect("a key");
         let found = listen(&format!("address = \"127.0.0.1:53\", {option}"), "");

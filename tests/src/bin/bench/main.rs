@@ -17,6 +17,7 @@
 
 mod counts;
 mod figures;
+mod idle;
 mod options;
 mod report;
 mod rows;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     let wrk = wrk::Wrk::find()?;
-    let rows = rows::chosen(&options.rows)?;
+    let loads: Vec<String> = options.rows.iter().filter(|name| *name != idle::NAME).cloned().collect();
+    let rows = if loads.is_empty() && !options.rows.is_empty() { Vec::new() } else { rows::chosen(&loads)? };
     let files = Files::new();
     let servers = start_all(&options.servers, &files);
     if servers.is_empty() {
@@ -58,6 +60,12 @@ fn run(options: &Options) -> Result<(), String> {
         let figures = measure_row(row, &servers, &wrk, options, &files)?;
         report::row(row, &figures);
         all.push((row, figures));
+    }
+    if options.rows.is_empty() || options.rows.iter().any(|name| name == idle::NAME) {
+        let bytes = servers
+            .iter()
+            .filter_map(|server| Some((server.kind, noted(server.kind, idle::bytes_each(server))?)));
+        report::idle(&bytes.collect::<Vec<_>>());
     }
     report::summary(&all);
     match &options.json {

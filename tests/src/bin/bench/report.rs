@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::figures::{Figures, Round};
+use crate::idle;
 use crate::options::Options;
 use crate::rows::Row;
 use crate::servers::{Kind, Server};
@@ -76,6 +77,15 @@ fn grouped(number: f64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Bytes for each idle connection.
+pub(crate) fn idle(bytes: &[(Kind, f64)]) {
+    println!("\nmemory of {} idle connections [{}]", grouped(idle::CONNECTIONS as f64), idle::NAME);
+    println!("{:8}{:>12}", "", "bytes each");
+    for (kind, bytes) in bytes {
+        println!("{kind:8}{:>12}", grouped(*bytes));
+    }
 }
 
 /// Who is ahead of the first server, and where.

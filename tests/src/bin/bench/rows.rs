@@ -10,6 +10,8 @@ pub(crate) struct Row {
     /// How it is introduced in the report.
     pub title: &'static str,
     pub target: &'static str,
+    /// A field of the request; empty for none.
+    pub field: &'static str,
     /// A new connection for each request.
     pub closes: bool,
     /// Listeners with TCP_DEFER_ACCEPT.
@@ -27,8 +29,16 @@ impl Row {
     }
 }
 
-const KEPT: Row =
-    Row { name: "", title: "", target: "", closes: false, deferred: false, connections: 50, counted: 2_000 };
+const KEPT: Row = Row {
+    name: "",
+    title: "",
+    target: "",
+    field: "",
+    closes: false,
+    deferred: false,
+    connections: 50,
+    counted: 2_000,
+};
 
 /// All of them, in the report's order.
 pub(crate) const ROWS: &[Row] = &[
@@ -58,7 +68,48 @@ pub(crate) const ROWS: &[Row] = &[
         counted: 100,
         ..KEPT
     },
+    Row {
+        name: "range",
+        title: "1000 bytes of a file of 100 KiB",
+        target: "/100k.txt",
+        field: "Range: bytes=50000-50999",
+        ..KEPT
+    },
+    Row {
+        name: "unchanged",
+        title: "file of 1 KiB that the client has",
+        target: "/1k.txt",
+        field: "If-Modified-Since: DATE",
+        ..KEPT
+    },
+    Row {
+        name: "gzip",
+        title: "file of 100 KiB by gzip at level 1",
+        target: "/gzip/100k.txt",
+        field: "Accept-Encoding: gzip",
+        connections: 8,
+        counted: 100,
+        ..KEPT
+    },
 ];
+
+/// The date that stands for `DATE` in a field: that of all files.
+pub(crate) const DATE: &str = "Sun, 01 Jan 2023 00:00:00 GMT";
+/// The same in seconds since the epoch.
+pub(crate) const DATE_SECONDS: u64 = 1_672_531_200;
+
+impl Row {
+    /// The field of the request, dated.
+    pub(crate) fn dated_field(&self) -> Option<String> {
+        (!self.field.is_empty()).then(|| self.field.replace("DATE", DATE))
+    }
+
+    /// The fields of a request as whole lines.
+    pub(crate) fn fields(&self) -> String {
+        let close = if self.closes { "Connection: close\r\n" } else { "" };
+        self.dated_field().map_or_else(String::new, |field| format!("{field}\r\n")) + close
+    }
+}
 
 /// The rows of these names, or all.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Row>, String> {

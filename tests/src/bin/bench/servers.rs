@@ -6,13 +6,15 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::Client;
 use drover_tests::{Config, Directory, Drover, Port, packages, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+
+use crate::rows::DATE_SECONDS;
 
 /// As many bytes as h2o's answer to `/return` has: it can answer from memory only with a redirect.
 const BODY: &str =
@@ -198,8 +200,11 @@ impl Files {
         let files = Directory::new();
         let line =
             [b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+".as_slice(), b"\n"].concat();
-        for (name, kib) in [("1k", 1), ("100k", 100), ("10m", 10 * 1024)] {
-            files.write(&format!("{name}.txt"), line.repeat(kib * 16));
+        let date = UNIX_EPOCH + Duration::from_secs(DATE_SECONDS);
+        for (name, kib) in [("1k", 1), ("100k", 100), ("10m", 10 * 1024), ("gzip/100k", 100)] {
+            let path = files.write(&format!("{name}.txt"), line.repeat(kib * 16));
+            let file = File::options().write(true).open(path).expect("the file was written just now");
+            file.set_modified(date).expect("a file's date can be set");
         }
         Files(files)
     }
@@ -217,11 +222,13 @@ fn drover_config(directory: &Directory, files: &Files, plain: &Port, deferred: &
     );
     Config::new(directory, 1)
         .log("level = \"warn\"")
-        .events("worker_connections = 4096")
+        .events("worker_connections = 12000")
         .http("access_log = \"off\"")
         .http("keepalive_requests = 1000000000")
+        .http("compression = { gzip_level = 1 }")
         .server_with(&format!("{listen}\nroot = \"{}\"", files.root()))
         .location("/", "")
+        .location("/gzip/", "compression = [\"gzip\"]")
         .location("/return", &format!("return = {{ status = 200, body = \"{BODY}\" }}"))
 }
 
@@ -236,8 +243,8 @@ user root;
 worker_processes 1;
 pid {directory}/nginx.pid;
 error_log {directory}/nginx.errors crit;
-worker_rlimit_nofile 8192;
-events {{ worker_connections 4096; use epoll; accept_mutex off; multi_accept off; }}
+worker_rlimit_nofile 20000;
+events {{ worker_connections 12000; use epoll; accept_mutex off; multi_accept off; }}
 http {{
     access_log off;
     client_body_temp_path {directory}/tmp-body; proxy_temp_path {directory}/tmp-proxy;
@@ -253,6 +260,7 @@ http {{
         listen {deferred} backlog=4096 deferred;
         location = /return {{ return 200 "{BODY}"; }}
         location / {{ }}
+        location /gzip/ {{ gzip on; gzip_types text/plain; gzip_comp_level 1; }}
     }}
 }}
 "#
@@ -264,7 +272,7 @@ fn h2o_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Por
     let (plain, deferred) = (plain.number(), deferred.number());
     format!(
         r#"num-threads: 1
-max-connections: 4096
+max-connections: 12000
 user: root
 error-log: {directory}/h2o.errors
 listen: {{host: 127.0.0.1, port: {plain}}}
@@ -274,6 +282,9 @@ hosts:
     paths:
       "/return":
         redirect: {{url: "http://example.org/", status: 302}}
+      "/gzip":
+        file.dir: {root}/gzip
+        gzip: ON
       "/":
         file.dir: {root}
 "#

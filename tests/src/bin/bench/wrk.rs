@@ -34,6 +34,9 @@ impl Wrk {
         if row.closes {
             command.args(["-H", "Connection: close"]);
         }
+        if let Some(field) = row.dated_field() {
+            command.args(["-H", &field]);
+        }
         let port = if row.deferred { &server.deferred } else { &server.plain };
         command.arg(format!("http://{}{}", port.address(), row.target));
         let output = command.output().map_err(|error| format!("wrk: {error}"))?;
@@ -66,7 +69,11 @@ fn duration(text: &str) -> Option<f64> {
 pub(crate) fn response_size(server: &Server, row: &Row) -> Result<usize, String> {
     let mut client = Client::connect(server.plain.address()).map_err(|error| error.to_string())?;
     client
-        .try_send(request("GET", row.target, "Connection: close\r\n"))
+        .try_send(request(
+            "GET",
+            row.target,
+            &(row.dated_field().map_or(String::new(), |field| field + "\r\n") + "Connection: close\r\n"),
+        ))
         .map_err(|error| error.to_string())?;
     let (bytes, end) = client.rest();
     end.map_err(|failure| failure.to_string())?;

@@ -33,7 +33,7 @@ fn check_all(locations: &[Location], outer: Option<&Location>, server: &Server, 
         if let Some(outer) = outer {
             check_inside(location, outer, findings);
         }
-        check_content(location, server, findings);
+        check_content(&locations[at], location, server, findings);
         check_index(location.index.as_deref().unwrap_or_default(), findings);
         if let (PathMatch::Exact(_) | PathMatch::Named(_), Some(first)) =
             (&*location.path, location.locations.0.first())
@@ -109,38 +109,40 @@ fn check_named<'a>(locations: &'a [Location], known: &mut Vec<&'a Location>, fin
     }
 }
 
-fn check_content(location: &Location, server: &Server, findings: &mut Findings) {
-    let Some(answer) = &location.return_ else {
-        if location.root.is_none()
-            && server.root.is_none()
-            && location.rules.is_empty()
-            && location.locations.0.is_empty()
-            && !findings.has_errors()
-        {
-            findings
-                .warning(location.path.place(), "the location has nothing to serve")
-                .label("every request to it is answered with 404")
-                .help("give it a `root` or a `return`, or its server a `root`");
-        }
-        return;
-    };
-    if let Some(root) = &location.root {
+/// `own` is the location as it is written, `location` with what it has from the one around it.
+fn check_content(own: &Location, location: &Location, server: &Server, findings: &mut Findings) {
+    let root = own.root.as_ref().map(|root| ("root", root.place()));
+    let answer = own.return_.as_ref().map(|answer| ("return", answer.place()));
+    let pass = own.proxy_pass.as_ref().map(|pass| ("proxy_pass", pass.place()));
+    let said: Vec<_> = [root, answer, pass].into_iter().flatten().collect();
+    if let [(first, place), (second, other), ..] = said[..] {
         findings
-            .error(root.place(), "`root` and `return` contradict each other")
-            .label("files from here")
-            .related(answer.place(), "or this answer?")
+            .error(place, format!("`{first}` and `{second}` contradict each other"))
+            .label("is this to be served")
+            .related(other, "or this?")
             .help("remove one of the two");
     }
-    let index = location.index.as_ref().and_then(|index| index.first()).map(Located::place);
-    let precompressed =
-        location.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
+    let index = own.index.as_ref().and_then(|index| index.first()).map(Located::place);
+    let precompressed = own.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
     for (key, place) in [("index", index), ("precompressed", precompressed)] {
-        if let Some(place) = place {
+        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass)) {
             findings
                 .warning(place, format!("`{key}` has no effect here"))
                 .label("no file is looked for")
-                .related(answer.place(), "as this is the answer");
+                .related(elsewhere, "as this is the answer");
         }
+    }
+    if said.is_empty()
+        && location.root.is_none()
+        && server.root.is_none()
+        && location.rules.is_empty()
+        && location.locations.0.is_empty()
+        && !findings.has_errors()
+    {
+        findings
+            .warning(location.path.place(), "the location has nothing to serve")
+            .label("every request to it is answered with 404")
+            .help("give it a `root`, a `return` or a `proxy_pass`, or its server a `root`");
     }
 }
 

@@ -7,8 +7,10 @@ mod limits;
 mod listen;
 mod location;
 mod names;
+mod proxy;
 mod rules;
 mod texts;
+mod try_files;
 
 use drover_config::Findings;
 
@@ -23,8 +25,10 @@ impl Http {
         names::check(self, findings);
         location::check(self, findings);
         compression::check(self, findings);
+        try_files::check(self, &known, findings);
         texts::check(self, &known, findings);
         rules::check(self, &known, findings);
+        proxy::check(self, &known, findings);
         limits::check(self, &known, findings);
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod multipart;
 pub(crate) mod offers;
 pub(crate) mod open_file;
 pub(crate) mod store;
+pub(crate) mod try_files;
 
 use crate::encoding::Coding;
 use crate::encoding::compression::Compression;
@@ -16,6 +17,7 @@ use crate::exchange::{self, Answer, Request};
 use crate::h1::method::Method;
 use crate::path;
 use store::{FileStore, Found};
+use try_files::TryFiles;
 
 /// A location's files.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Files {
     /// Which encoded files may lie beside a file, in the order of preference.
     pub(crate) precompressed: Vec<Coding>,
     pub(crate) compression: Compression,
+    pub(crate) try_files: Option<TryFiles>,
 }
 
 const ALLOW: &[u8] = b"Allow: GET, HEAD\r\n";
@@ -42,6 +45,9 @@ impl Files {
             // (15.5.6).
             Method::Other => return exchange::page(request, 501, ALLOW, out),
             _ => return exchange::page(request, 405, ALLOW, out),
+        }
+        if let Some(try_files) = &self.try_files {
+            return try_files.answer(self, request, store, out);
         }
         match store.find(self, request.path(), request.now) {
             Ok(Found::File(file)) => file.answer(request, store, out),

@@ -1,0 +1,88 @@
+//! What the client sends behind a request's head, for a handler that wants the body.
+//!
+//! The handler pulls: nothing is received that it did not ask for, so a handler that waits holds up the client.
+//! What is behind the body is the next request's and stays.
+
+use std::future::pending;
+
+use drover_event::{Phase, StreamError};
+
+use super::connection::Conversation;
+
+/// The input behind the head of the request at hand.
+pub(crate) struct Incoming<'a> {
+    on: &'a Conversation,
+    /// Bytes of the input behind the head.
+    room: &'a mut [u8],
+    /// Of those, the first that were read...
+    read: usize,
+    /// ... and received.
+    filled: usize,
+    /// Bytes that were read in all.
+    length: u64,
+}
+
+impl<'a> Incoming<'a> {
+    /// `room` is the input behind the head, of which `filled` bytes are received.
+    pub(crate) fn new(on: &'a Conversation, room: &'a mut [u8], filled: usize) -> Incoming<'a> {
+        Incoming { on, room, read: 0, filled, length: 0 }
+    }
+
+    /// What was received and is not read yet.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.room[self.read..self.filled]
+    }
+
+    /// The first `count` unread bytes belong to the body and are read.
+    pub(crate) fn read(&mut self, count: usize) {
+        self.read += count;
+        self.length += count as u64;
+    }
+
+    /// So many bytes of the body were read without being received here.
+    pub(crate) fn passed(&mut self, count: u64) {
+        self.length += count;
+    }
+
+    /// Bytes of the body that were read.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Where the unread bytes begin and end in the room.
+    pub(crate) fn span(&self) -> (usize, usize) {
+        (self.read, self.filled)
+    }
+
+    /// Receives more of the body, waiting for it, over what was read. `Ok(0)` is the end of the client's stream.
+    pub(crate) async fn receive(&mut self) -> Result<usize, StreamError> {
+        self.on.stream.set_phase(Phase::ReadingBody);
+        self.on.stream.set_read_timeout(self.on.worker.plan.timeouts.body);
+        self.room.copy_within(self.read..self.filled, 0);
+        (self.read, self.filled) = (0, self.filled - self.read);
+        let count = self.on.stream.receive(&mut self.room[self.filled..]).await?;
+        self.filled += count;
+        Ok(count)
+    }
+
+    /// Waits until the client has closed, or its connection broke. What it sends meanwhile is the next request's.
+    pub(crate) async fn closed(&mut self) {
+        loop {
+            if self.filled == self.room.len() {
+                // No room to see further: what is there will be answered first.
+                return pending().await;
+            }
+            match self.on.stream.readable().await {
+                // Of an earlier time-out, which nobody waited for.
+                Ok(()) | Err(StreamError::TimedOut) => {}
+                Err(_) => return,
+            }
+            match self.on.stream.try_receive(&mut self.room[self.filled..]) {
+                Ok(0) => return,
+                Ok(count) => self.filled += count,
+                Err(fault) if fault.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+}

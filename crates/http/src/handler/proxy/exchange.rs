@@ -1,0 +1,381 @@
+//! One request passed on, from its head to the end of its response.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use drover_event::{Counter, Millis, PeerAddress, Stream, StreamError};
+use drover_upstream::{
+    Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent, hash_key,
+};
+use tracing::{debug, info, warn};
+
+use super::Proxy;
+use super::download::{Download, End, Passed};
+use super::fault::{Blame, Fault};
+use super::memory::{Memory, Trail};
+use super::reframe::{Outgoing, Reframe};
+use super::tunnel::tunnel;
+use super::upload::Upload;
+use crate::h1::asked::Asked;
+use crate::h1::body::Body;
+use crate::h1::complete::Changes;
+use crate::h1::connection::Conversation;
+use crate::h1::framing::Framing;
+use crate::h1::hand_over::{Conclusion, SentAnswer, Taken};
+use crate::h1::incoming::Incoming;
+use crate::h1::work::Work;
+use crate::handler::Handler;
+use crate::response::Fate;
+
+/// Passes the request at hand on, and its response back; the work then goes on behind both.
+pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), StreamError> {
+    let plan = Rc::clone(&on.worker.plan);
+    let location = &plan.locations[work.location()];
+    let Handler::Proxy(proxy) = &location.handler else { return Ok(()) };
+    let Some(body) = work.take_body() else {
+        work.fail_without_body();
+        return Ok(());
+    };
+    let mut memory = work.memory.take().unwrap_or_default();
+    let parts = work.parts();
+    let mut incoming = Incoming::new(on, parts.room, parts.filled);
+    let mut exchange = Exchange {
+        asked: Asked { on, head: parts.head, about: parts.about, error_pages: None },
+        proxy,
+        changes: Changes { shown: parts.shown, headers: location.headers.as_deref() },
+        fate: parts.fate,
+        wants_head: location.log.as_ref().is_some_and(|log| log.needs_sent_head),
+        output: parts.output,
+        sent: parts.sent,
+        sent_head: parts.sent_head,
+        trail: parts.trail,
+        memory: &mut memory,
+        passed: Passed::default(),
+        whole: Cell::new(false),
+        streamed: Cell::new(false),
+        head_length: 0,
+    };
+    let outcome = exchange.run(&mut incoming, body).await;
+    let conclusion = exchange.conclusion(outcome);
+    let (read, filled) = incoming.span();
+    let taken = Taken {
+        read,
+        filled,
+        length: incoming.length(),
+        whole: exchange.whole.get(),
+        gone: exchange.streamed.get(),
+    };
+    memory.shrink();
+    work.memory = Some(memory);
+    let concluded = work.conclude(on, taken, conclusion);
+    work.trail.clear();
+    concluded
+}
+
+struct Exchange<'a> {
+    asked: Asked<'a>,
+    proxy: &'a Proxy,
+    changes: Changes<'a>,
+    fate: Fate,
+    /// The log wants to see the head that is passed on.
+    wants_head: bool,
+    output: &'a mut Vec<u8>,
+    sent: &'a mut usize,
+    sent_head: &'a mut Vec<u8>,
+    trail: &'a mut Trail,
+    memory: &'a mut Memory,
+    passed: Passed,
+    /// The server has the whole request.
+    whole: Cell<bool>,
+    /// Some of the request was sent that is not in memory any more.
+    streamed: Cell<bool>,
+    /// Bytes of the request's head as servers get it.
+    head_length: usize,
+}
+
+impl Exchange<'_> {
+    /// Tries servers until one has answered, or none is left to try.
+    async fn run(&mut self, incoming: &mut Incoming<'_>, body: Body) -> Result<(), Fault> {
+        let core = self.asked.on.stream.core().clone();
+        let upstream = &self.asked.on.worker.upstreams[self.proxy.upstream];
+        let begun = core.now();
+        let mut body = self.prepare(incoming, body)?;
+        let mut attempts = upstream.begin(self.key());
+        let mut before = None;
+        loop {
+            self.trail.begin(core.now());
+            let (fault, next) = match attempts.next(&core, Connection::Any, self.proxy.read_timeout).await {
+                Ok(lease) => {
+                    let may_leave = attempts.may_try_another() && self.may_repeat();
+                    match self.converse(&lease, incoming, &mut body, may_leave).await {
+                        Ok(end) => return self.end(lease, end, incoming).await,
+                        Err(fault) => {
+                            let next = self.blame(&mut attempts, lease, &fault);
+                            (fault, next)
+                        }
+                    }
+                }
+                // What was the matter with a server says more than that there is no further one.
+                Err(Failure::NoPeer(NoPeer::Exhausted)) if before.is_some() => {
+                    self.trail.forget_last();
+                    return before.map_or(Ok(()), Err);
+                }
+                Err(failure) => {
+                    let next = if attempts.may_try_another() { failure.next() } else { Next::Stop };
+                    (Fault::Connect(failure), next)
+                }
+            };
+            let goes_on = self.goes_on(next, &fault, begun);
+            self.note(upstream.name(), &fault, goes_on);
+            if !goes_on {
+                return Err(fault);
+            }
+            before = Some(fault);
+        }
+    }
+
+    /// The request as servers get it, with what is there of its body. Gives what else of the body there is.
+    fn prepare(&mut self, incoming: &mut Incoming<'_>, body: Body) -> Result<Reframe, Fault> {
+        let head = self.asked.head;
+        let outgoing = match head.framing {
+            Framing::Chunked => Outgoing::Chunked,
+            Framing::None | Framing::Length(_) | Framing::UntilClose => Outgoing::Plain,
+        };
+        let mut body = Reframe::new(body, outgoing);
+        // A client that has begun to send does not wait to be told to.
+        let continues = head.expects_continue && incoming.unread().is_empty();
+        let client = match self.asked.on.stream.peer() {
+            PeerAddress::Internet(address) => Some(address),
+            PeerAddress::Unix => None,
+        };
+        let request = &mut self.memory.request;
+        request.clear();
+        self.asked.with_request(self.fate, |asked| {
+            self.proxy.forward.push_head(asked, client, continues, request);
+        });
+        self.head_length = request.len();
+        if !body.body.is_done() {
+            let taken = body.feed(incoming.unread(), request).map_err(Fault::ClientInvalid)?;
+            incoming.read(taken);
+        }
+        self.whole.set(body.body.is_done());
+        Ok(body)
+    }
+
+    /// The key by which the upstream chooses.
+    fn key(&self) -> u64 {
+        let Some(template) = &self.proxy.key else { return 0 };
+        let mut text = Vec::new();
+        self.asked.with_request(self.fate, |asked| (asked.render)(template, &mut text));
+        hash_key(&text)
+    }
+
+    /// Sends the request, and then carries on with both sides at once until the response is passed on.
+    async fn converse(
+        &mut self,
+        lease: &Lease,
+        incoming: &mut Incoming<'_>,
+        body: &mut Reframe,
+        may_leave: bool,
+    ) -> Result<End, Fault> {
+        let server = lease.stream();
+        self.trail.last().connected(lease.peer(), server.core().now());
+        self.memory.partial.clear();
+        self.send_request(server).await?;
+        let Exchange {
+            asked,
+            proxy,
+            changes,
+            fate,
+            wants_head,
+            output,
+            sent,
+            sent_head,
+            trail,
+            memory,
+            passed,
+            ..
+        } = self;
+        let (asked, proxy, whole, streamed) = (*asked, *proxy, &self.whole, &self.streamed);
+        let Memory { request, head, partial } = &mut **memory;
+        let upload = Upload { on: asked.on, proxy, server, incoming, body, frames: request, whole, streamed };
+        let download = Download {
+            asked,
+            proxy,
+            changes: *changes,
+            server,
+            fate: *fate,
+            whole,
+            may_leave,
+            wants_head: *wants_head,
+            output,
+            sent,
+            sent_head,
+            head,
+            partial,
+            one: trail.last(),
+            passed,
+        };
+        let (mut client_side, mut server_side) = (pin!(upload.run()), pin!(download.run()));
+        poll_fn(|context| match server_side.as_mut().poll(context) {
+            Poll::Pending => client_side.as_mut().poll(context).map(Err),
+            done => done,
+        })
+        .await
+    }
+
+    /// Sends the head, and the beginning of the body.
+    async fn send_request(&mut self, server: &Stream) -> Result<(), Fault> {
+        let (request, one) = (&self.memory.request, self.trail.last());
+        while (one.sent as usize) < request.len() {
+            match server.try_send(&request[one.sent as usize..], false) {
+                Ok(count) => one.sent += count as u64,
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    server.set_write_timeout(self.proxy.send_timeout);
+                    let ready = server.writable().await;
+                    server.clear_write_timeout();
+                    ready.map_err(Fault::Send)?;
+                }
+                Err(fault) => return Err(Fault::Send(fault.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// The response is passed on: the connection is kept where it can be, or becomes a tunnel.
+    async fn end(&mut self, lease: Lease, end: End, incoming: &mut Incoming<'_>) -> Result<(), Fault> {
+        let core = lease.stream().core().clone();
+        match end {
+            End::Whole { reusable } => {
+                self.trail.last().ended(core.now());
+                if reusable && self.whole.get() {
+                    lease.keep()
+                } else {
+                    lease.done()
+                }
+                Ok(())
+            }
+            End::Upgraded => {
+                lease.confirm();
+                let early = incoming.unread().len();
+                let through = tunnel(self.asked.on, lease.stream(), incoming.unread(), self.proxy).await;
+                incoming.read(early);
+                let one = self.trail.last();
+                one.ended(core.now());
+                one.sent += through.to_server;
+                one.received += through.to_client;
+                self.passed.body += through.to_client;
+                through.fault.map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    /// Whether the request could be sent once more, to another server: from its first byte, and twice is as good
+    /// as once.
+    fn may_repeat(&self) -> bool {
+        !self.streamed.get() && self.proxy.retry.repeats(self.asked.head.method)
+    }
+
+    /// Has a failure counted against the server where it was the server's, and asks what may follow.
+    fn blame(&mut self, attempts: &mut Attempts, lease: Lease, fault: &Fault) -> Next {
+        let one = self.trail.last();
+        one.ended(lease.stream().core().now());
+        let Some(cause) = fault.cause() else { return Next::Stop };
+        // A server acts on nothing before it has the whole head.
+        let sent = match (one.sent as usize) < self.head_length {
+            true => Sent::Nothing,
+            false => Sent::Something,
+        };
+        let began = self.passed.status > 0;
+        let repeatable = match !began && self.may_repeat() {
+            true => Repeatable::Yes,
+            false => Repeatable::No,
+        };
+        attempts.failed(lease, cause, sent, repeatable)
+    }
+
+    /// Whether another server is asked, or the same one again.
+    fn goes_on(&self, next: Next, fault: &Fault, begun: Millis) -> bool {
+        let retry = &self.proxy.retry;
+        let now = self.asked.on.stream.core().now();
+        let in_time = retry.within.is_none_or(|within| Duration::from_millis(now.since(begun)) < within);
+        match next {
+            Next::Stop => false,
+            // Nothing is wrong with a server that closes what is idle.
+            Next::SameAgain => true,
+            Next::Another => in_time && fault.cause().is_some_and(|cause| retry.allows(cause)),
+        }
+    }
+
+    /// What becomes of the client's request.
+    fn conclusion(&self, outcome: Result<(), Fault>) -> Conclusion {
+        let passed = &self.passed;
+        let fate = passed.fate.unwrap_or(self.fate);
+        let mut sent =
+            SentAnswer { status: passed.status, head: passed.head as u64, body: passed.body, fate };
+        let Err(fault) = outcome else { return Conclusion::Sent(sent) };
+        if passed.status > 0 {
+            // Of a response that is not whole the client sees no proper end.
+            if passed.until_close {
+                let _ = self.asked.on.stream.close_by_reset();
+            }
+            sent.body = sent.body.saturating_sub((self.output.len() - *self.sent) as u64);
+            return Conclusion::Cut(sent);
+        }
+        match fault {
+            Fault::ClientInvalid(refusal) => Conclusion::Refused(refusal),
+            Fault::ClientTimedOut => Conclusion::TimedOut,
+            fault if fault.blame() == Blame::Client => Conclusion::Gone(fault.status()),
+            fault => Conclusion::Error(fault.status()),
+        }
+    }
+
+    /// Takes note of what went wrong, and says so.
+    #[cold]
+    fn note(&mut self, upstream: &str, fault: &Fault, goes_on: bool) {
+        let on = self.asked.on;
+        let stats = on.stream.core().stats();
+        if let Some(cause) = fault.cause() {
+            stats.add(counter(cause), 1);
+        }
+        if goes_on {
+            stats.add(Counter::UpstreamRetries, 1);
+        }
+        let one = self.trail.last();
+        one.fault = Some(fault.name());
+        if let Fault::Connect(Failure::Connect { error, .. }) = fault {
+            one.not_connected(&error.target);
+        }
+        let (number, server) = (on.stream.number(), one.server_name());
+        let then = match (goes_on, self.passed.status) {
+            (true, _) => "tried again".to_owned(),
+            (false, 0) => format!("answered {}", fault.status()),
+            (false, status) => format!("the response {status} is cut"),
+        };
+        match fault.blame() {
+            Blame::Client => debug!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
+            _ if goes_on => info!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
+            _ => warn!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
+        }
+    }
+}
+
+/// The counter of a cause.
+fn counter(cause: Cause) -> Counter {
+    match cause {
+        Cause::Refused => Counter::UpstreamRefused,
+        Cause::ConnectTimedOut => Counter::UpstreamConnectTimeouts,
+        Cause::SendTimedOut => Counter::UpstreamSendTimeouts,
+        Cause::ReceiveTimedOut => Counter::UpstreamReceiveTimeouts,
+        Cause::Closed => Counter::UpstreamClosed,
+        Cause::Reset => Counter::UpstreamReset,
+        Cause::Invalid => Counter::UpstreamInvalid,
+        Cause::Answer => Counter::UpstreamAnswers,
+        Cause::Local => Counter::UpstreamLocal,
+    }
+}

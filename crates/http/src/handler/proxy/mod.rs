@@ -1,0 +1,147 @@
+//! The reverse proxy: a request is passed on to a server of an upstream, and its response back to the client.
+//!
+//! Read [`exchange`] first: one request, from top to bottom. Beside it stand the heads that go out
+//! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes),
+//! and what goes wrong ([`fault`]).
+//!
+//! Invariants: nothing is repeated that a server may have acted on, unless twice is as good as once; a response
+//! that is not whole never looks whole to the client; a connection with a server is used again only if the
+//! response on it was whole and nothing followed it. What a slow side holds up is at most one scratch buffer of
+//! the worker, one kernel pipe and two socket buffers in each direction.
+
+mod download;
+mod exchange;
+mod fault;
+mod forward;
+mod memory;
+mod reframe;
+mod respond;
+mod tunnel;
+mod upload;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use drover_service::TemplateError;
+use drover_upstream::Cause;
+
+use crate::config;
+use crate::config::Failure;
+use crate::h1::head::Limits;
+use crate::h1::method::Method;
+use crate::own::OwnVariables;
+use crate::variables::Template;
+
+pub(crate) use exchange::pass_on;
+pub(crate) use memory::{Memory, Told, Trail};
+
+/// A location that passes requests on.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    /// Number of the upstream among the worker's.
+    pub(crate) upstream: usize,
+    forward: forward::Forward,
+    /// The key by which the upstream chooses, where it chooses by one.
+    key: Option<Rc<Template>>,
+    /// Bounds on the heads of responses.
+    limits: Limits,
+    send_timeout: Duration,
+    read_timeout: Duration,
+    tunnel_timeout: Duration,
+    ignores_abort: bool,
+    retry: Retry,
+}
+
+/// How a location and its upstream go together.
+pub(crate) struct Destination<'a> {
+    /// Number of the upstream among the worker's.
+    pub(crate) upstream: usize,
+    /// The key by which it chooses.
+    pub(crate) key: Option<Rc<Template>>,
+    /// What `proxy_pass` says.
+    pub(crate) pass: config::ProxyPass<'a>,
+    /// How many bytes of a path the location's own path takes.
+    pub(crate) matched: usize,
+    /// The most fields of a head.
+    pub(crate) max_headers: usize,
+}
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_TUNNEL_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The largest head of a response where the config says nothing.
+pub(crate) const DEFAULT_HEADER_SIZE: usize = 16 * 1024;
+
+impl Proxy {
+    /// Compiles the rules of a location.
+    pub(crate) fn new(
+        config: &config::Proxy,
+        to: &Destination<'_>,
+        own: &OwnVariables,
+    ) -> Result<Proxy, TemplateError> {
+        Ok(Proxy {
+            upstream: to.upstream,
+            forward: forward::Forward::new(config, to, own)?,
+            key: to.key.clone(),
+            limits: Limits {
+                size: config.header_size.map_or(DEFAULT_HEADER_SIZE, |size| size.as_usize()),
+                max_headers: to.max_headers,
+                keep_odd_names: true,
+            },
+            send_timeout: config.send_timeout.unwrap_or(DEFAULT_TIMEOUT),
+            read_timeout: config.read_timeout.unwrap_or(DEFAULT_TIMEOUT),
+            tunnel_timeout: config.tunnel_timeout.unwrap_or(DEFAULT_TUNNEL_TIMEOUT),
+            ignores_abort: config.ignore_client_abort.unwrap_or(false),
+            retry: Retry::new(config),
+        })
+    }
+}
+
+/// When another server is tried.
+#[derive(Debug)]
+struct Retry {
+    error: bool,
+    timeout: bool,
+    invalid: bool,
+    statuses: Vec<u16>,
+    non_idempotent: bool,
+    within: Option<Duration>,
+}
+
+impl Retry {
+    fn new(config: &config::Proxy) -> Retry {
+        let own = config.next_upstream.as_deref();
+        let failures = own.unwrap_or(&[Failure::Error, Failure::Timeout]);
+        let has = |failure| failures.contains(&failure);
+        Retry {
+            error: has(Failure::Error),
+            timeout: has(Failure::Timeout),
+            invalid: has(Failure::InvalidHeader),
+            statuses: failures.iter().filter_map(|failure| failure.status()).collect(),
+            non_idempotent: has(Failure::NonIdempotent),
+            within: config.next_upstream_timeout,
+        }
+    }
+
+    /// Whether this cause lets another server be tried, as far as the config goes.
+    fn allows(&self, cause: Cause) -> bool {
+        match cause {
+            Cause::ConnectTimedOut | Cause::SendTimedOut | Cause::ReceiveTimedOut => self.timeout,
+            Cause::Refused | Cause::Closed | Cause::Reset => self.error,
+            Cause::Invalid => self.invalid,
+            Cause::Answer => true,
+            Cause::Local => false,
+        }
+    }
+
+    /// Whether a request of this method may reach servers twice
+    /// ([RFC 9110, 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)).
+    fn repeats(&self, method: Method) -> bool {
+        let idempotent = match method {
+            Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace => {
+                true
+            }
+            Method::Post | Method::Patch | Method::Connect | Method::Other => false,
+        };
+        idempotent || self.non_idempotent
+    }
+}

@@ -1,0 +1,163 @@
+//! A body in another framing: what comes in chunks, or until the close, goes out as data alone or in chunks.
+//!
+//! What is passed on is what was understood, never the sender's own framing: no chunk extensions, and of trailers
+//! only fields that cannot change what the message means.
+
+use crate::h1::body::{Body, Piece};
+use crate::h1::name::{Look, Name};
+use crate::h1::rule::Refusal;
+
+/// The framing in which a body goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outgoing {
+    /// Data alone: its length was told, or the close ends it.
+    Plain,
+    Chunked,
+}
+
+/// A body on its way.
+pub(crate) struct Reframe {
+    pub(crate) body: Body,
+    outgoing: Outgoing,
+    trailer: Vec<u8>,
+    ended: bool,
+}
+
+impl Reframe {
+    pub(crate) fn new(body: Body, outgoing: Outgoing) -> Reframe {
+        Reframe { body, outgoing, trailer: Vec::new(), ended: false }
+    }
+
+    /// Whether data goes out as it comes, so that nobody has to look at it.
+    pub(crate) fn unframed(&self) -> Option<u64> {
+        self.body.unframed().filter(|_| self.outgoing == Outgoing::Plain)
+    }
+
+    /// Takes `bytes` as far as they belong to the body, and appends what goes out. Gives how many were taken.
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Refusal> {
+        let mut taken = 0;
+        while let Some(piece) = self.body.next(bytes, &mut taken)? {
+            match piece {
+                Piece::Data(range) => self.push_data(&bytes[range], out),
+                Piece::Trailer(range) => self.trailer.extend_from_slice(&bytes[range]),
+            }
+        }
+        if self.body.is_done() {
+            self.end(out);
+        }
+        Ok(taken)
+    }
+
+    /// The body is whole: appends what ends it. For one that ends with the close, when that came.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
+        if self.outgoing == Outgoing::Chunked && !self.ended {
+            out.extend_from_slice(b"0\r\n");
+            push_trailer(&self.trailer, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        self.ended = true;
+    }
+
+    fn push_data(&self, data: &[u8], out: &mut Vec<u8>) {
+        if self.outgoing == Outgoing::Plain {
+            return out.extend_from_slice(data);
+        }
+        push_size(out, data.len());
+        out.extend_from_slice(data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the line before a chunk of so many bytes.
+fn push_size(out: &mut Vec<u8>, size: usize) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    for at in (0..digits).rev() {
+        out.push(HEX[size >> (4 * at) & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Fields that must not come in a trailer, beside those that have a number
+/// ([RFC 9110, 6.5.1](https://www.rfc-editor.org/rfc/rfc9110#section-6.5.1)).
+const NEVER_IN_TRAILERS: &[&[u8]] = &[
+    b"age",
+    b"cache-control",
+    b"content-encoding",
+    b"content-range",
+    b"content-type",
+    b"expires",
+    b"location",
+    b"max-forwards",
+    b"pragma",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"retry-after",
+    b"set-cookie",
+    b"vary",
+    b"warning",
+    b"www-authenticate",
+];
+
+/// Appends the lines of a trailer section that may be passed on.
+fn push_trailer(lines: &[u8], out: &mut Vec<u8>) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        let usual = Look::of_name(name) == Look::Usual && Name::of(name) == Name::Other;
+        if usual && !NEVER_IN_TRAILERS.iter().any(|never| name.eq_ignore_ascii_case(never)) {
+            out.extend_from_slice(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::framing::Framing;
+
+    fn through(framing: Framing, outgoing: Outgoing, bytes: &[u8], size: usize) -> (String, bool) {
+        let mut reframe = Reframe::new(Body::new(framing, u64::MAX).expect("no limit"), outgoing);
+        let mut out = Vec::new();
+        for part in bytes.chunks(size) {
+            reframe.feed(part, &mut out).expect("well formed");
+        }
+        (String::from_utf8(out).expect("text"), reframe.body.is_done())
+    }
+
+    #[test]
+    fn chunks_go_out_without_what_nobody_asked_for() {
+        let bytes = b"3;x=\"y\"\r\nabc\r\n011\r\n0123456789abcdefg\r\n000\r\nX-Sum: 7\r\nHost: evil\r\n\
+            Content-Length: 1\r\nSet-Cookie: a\r\nx_y: 1\r\nGrpc-Status: 0\r\n\r\nrest";
+        let (text, done) = through(Framing::Chunked, Outgoing::Chunked, bytes, bytes.len());
+        assert!(done);
+        assert_eq!(text, "3\r\nabc\r\n11\r\n0123456789abcdefg\r\n0\r\nX-Sum: 7\r\nGrpc-Status: 0\r\n\r\n");
+        for size in 1..bytes.len() {
+            let (text, done) = through(Framing::Chunked, Outgoing::Plain, bytes, size);
+            assert_eq!((text.as_str(), done), ("abc0123456789abcdefg", true), "by {size}");
+            let (text, _) = through(Framing::Chunked, Outgoing::Chunked, bytes, size);
+            assert!(text.ends_with("\r\n0\r\nX-Sum: 7\r\nGrpc-Status: 0\r\n\r\n"), "by {size}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_ends_with_the_close_is_ended_by_whoever_saw_it() {
+        let mut reframe =
+            Reframe::new(Body::new(Framing::UntilClose, 0).expect("no limit applies"), Outgoing::Chunked);
+        let mut out = Vec::new();
+        assert_eq!(reframe.feed(b"hello", &mut out), Ok(5));
+        assert_eq!(out, b"5\r\nhello\r\n");
+        assert_eq!(reframe.unframed(), None);
+        reframe.end(&mut out);
+        reframe.end(&mut out);
+        assert_eq!(out, b"5\r\nhello\r\n0\r\n\r\n");
+    }
+
+    #[test]
+    fn sizes_are_plain_hexadecimal() {
+        for size in [1, 9, 15, 16, 255, 256, 65_535, 1 << 20] {
+            let mut out = Vec::new();
+            push_size(&mut out, size);
+            assert_eq!(out, format!("{size:x}\r\n").as_bytes());
+        }
+    }
+}

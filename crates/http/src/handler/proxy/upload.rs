@@ -1,0 +1,135 @@
+//! The client's side of an exchange: its body passed on, and then a look-out for its end.
+
+use std::cell::Cell;
+use std::future::pending;
+
+use drover_event::{CarryEnd, Load, Phase, Stream, StreamError, carry};
+
+use super::Proxy;
+use super::fault::Fault;
+use super::reframe::Reframe;
+use crate::h1::connection::Conversation;
+use crate::h1::incoming::Incoming;
+
+/// The client's side.
+pub(super) struct Upload<'a, 'b> {
+    pub(super) on: &'a Conversation,
+    pub(super) proxy: &'a Proxy,
+    pub(super) server: &'a Stream,
+    pub(super) incoming: &'a mut Incoming<'b>,
+    /// The body as far as it was not sent with the head.
+    pub(super) body: &'a mut Reframe,
+    /// Where what goes out is put together.
+    pub(super) frames: &'a mut Vec<u8>,
+    /// Set once the server has the whole request.
+    pub(super) whole: &'a Cell<bool>,
+    /// Set once something is sent that is not in memory any more.
+    pub(super) streamed: &'a Cell<bool>,
+}
+
+impl Upload<'_, '_> {
+    /// Passes on what is left of the body, and then waits for the client's end. Ends only with the client's fault:
+    /// what is wrong with the server shows where its response is waited for.
+    pub(super) async fn run(mut self) -> Fault {
+        if !self.whole.get() {
+            match self.pass_on().await {
+                Ok(()) => self.whole.set(true),
+                Err(Side::Client(fault)) => return fault,
+                Err(Side::Server) => {
+                    self.server.set_read_timeout(self.proxy.read_timeout);
+                    return pending().await;
+                }
+            }
+            self.on.stream.set_phase(Phase::WaitingUpstream);
+            self.server.set_read_timeout(self.proxy.read_timeout);
+        }
+        if self.proxy.ignores_abort {
+            return pending().await;
+        }
+        self.incoming.closed().await;
+        Fault::ClientClosed
+    }
+
+    async fn pass_on(&mut self) -> Result<(), Side> {
+        // The server has nothing to say before it has the request, however long that takes.
+        self.server.clear_read_timeout();
+        self.streamed.set(true);
+        self.frames.clear();
+        while !self.body.body.is_done() {
+            if let Some(left) = self.body.unframed() {
+                return self.carry(left).await;
+            }
+            match self.incoming.receive().await {
+                Ok(0) => return Err(Side::Client(Fault::ClientCut)),
+                Ok(_) => {}
+                Err(error) => return Err(Side::Client(client_fault(&error))),
+            }
+            let fed = self.body.feed(self.incoming.unread(), self.frames);
+            let taken = fed.map_err(|refusal| Side::Client(Fault::ClientInvalid(refusal)))?;
+            self.incoming.read(taken);
+            self.send().await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on bytes that nobody has to look at.
+    async fn carry(&mut self, left: u64) -> Result<(), Side> {
+        self.on.stream.set_phase(Phase::ReadingBody);
+        let load = Load {
+            most: left,
+            leaves_rest: true,
+            receive_timeout: self.on.worker.plan.timeouts.body,
+            send_timeout: self.proxy.send_timeout,
+        };
+        let carried = carry(&self.on.stream, self.server, load).await;
+        self.incoming.passed(carried.moved);
+        self.body.body.passed(carried.moved);
+        match carried.end {
+            CarryEnd::Whole { .. } => Ok(()),
+            CarryEnd::Ended => Err(Side::Client(Fault::ClientCut)),
+            CarryEnd::Receiving(error) => Err(Side::Client(client_fault(&error))),
+            CarryEnd::Sending(_) => Err(Side::Server),
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), Side> {
+        let sent = send_all(self.server, self.frames, self.proxy.send_timeout).await;
+        self.frames.clear();
+        sent.map_err(|_| Side::Server)
+    }
+}
+
+/// On which side passing on failed.
+enum Side {
+    Client(Fault),
+    Server,
+}
+
+fn client_fault(error: &StreamError) -> Fault {
+    match error {
+        StreamError::TimedOut => Fault::ClientTimedOut,
+        _ => Fault::ClientCut,
+    }
+}
+
+/// Sends `bytes`; the time-out is for the time between two sends.
+pub(super) async fn send_all(
+    stream: &Stream,
+    bytes: &[u8],
+    timeout: std::time::Duration,
+) -> Result<(), StreamError> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.try_send(&bytes[sent..], false) {
+            Ok(count) => sent += count,
+            Err(fault) if fault.kind() == std::io::ErrorKind::WouldBlock => {
+                stream.set_write_timeout(timeout);
+                let ready = stream.writable().await;
+                stream.clear_write_timeout();
+                ready?;
+            }
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Each connection's end has one reason from one list: in the counters, in the log, and in the access log where a
+//! request was the last.
+
+use drover_tests::http::{get, request};
+use drover_tests::status::Status;
+use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
+use serde_json::Value;
+
+/// A worker whose access log has the target and `$close_reason`, and that tells every end in its log.
+fn config(directory: &Directory, port: &Port) -> Config {
+    let log = format!(
+        "access_log = {{ file = \"{}\", format = \"ends\", flush = \"20ms\" }}",
+        directory.join("ends.log").display()
+    );
+    Config::new(directory, 1)
+        .log("level = \"debug\"")
+        .http(&log)
+        .log_format("ends = \"$request_uri $status $close_reason\"")
+        .answering(port)
+}
+
+fn closes(drover: &Drover, reason: &str) -> u64 {
+    let status: Value =
+        serde_json::from_str(&Status::text(drover.config()).expect("a status")).expect("JSON");
+    status["totals"]["closes"][reason].as_u64().unwrap_or_else(|| panic!("no {reason} in {status:#}"))
+}
+
+/// What `provoke` does ends one connection, for this reason and no other.
+#[track_caller]
+fn ends(drover: &Drover, reason: &str, provoke: impl FnOnce()) {
+    let said =
+        |drover: &Drover| drover.log_lines(&[" closed connection=", &format!("reason={reason}")]).len();
+    let before = (closes(drover, reason), said(drover));
+    provoke();
+    eventually(&format!("the end for {reason} is counted and said"), || {
+        (closes(drover, reason) == before.0 + 1 && said(drover) == before.1 + 1).then_some(())
+    });
+}
+
+#[track_caller]
+fn access_log_says(directory: &Directory, line: &str) {
+    eventually(&format!("the access log says {line:?}"), || {
+        directory.read("ends.log").lines().any(|found| found == line).then_some(())
+    });
+}
+
+#[test]
+fn what_the_client_does_is_the_reason() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &config(&directory, &port).http("keepalive_requests = 3"));
+    let connect = || Client::to(port.address());
+    ends(&drover, "client_closed", || drop(connect()));
+    ends(&drover, "client_closed", || drop(connect().get("/stays")));
+    access_log_says(&directory, "/stays 200 -");
+    ends(&drover, "client_gone", || connect().send("GET /cut HTTP/1.1\r\nHos"));
+    ends(&drover, "client_asked", || {
+        let mut client = connect();
+        client.send(request("GET", "/asked", "Connection: close\r\n"));
+        assert!(client.response().closes());
+    });
+    access_log_says(&directory, "/asked 200 client_asked");
+    ends(&drover, "keepalive_requests", || {
+        let mut client = connect();
+        (1..=3).for_each(|number| drop(client.get(&format!("/{number}"))));
+    });
+    access_log_says(&directory, "/2 200 -");
+    access_log_says(&directory, "/3 200 keepalive_requests");
+    ends(&drover, "invalid_request", || {
+        let mut client = connect();
+        client.send("GET /bad HTTP/1.1\r\nno colon\r\n\r\n");
+        assert_eq!(client.response().status, 400);
+    });
+    eventually("the access log has the request that was refused", || {
+        directory.read("ends.log").lines().any(|line| line.ends_with(" 400 invalid_request")).then_some(())
+    });
+}
+
+#[test]
+fn the_time_out_that_passed_is_the_reason() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = config(&directory, &port)
+        .http("keepalive_timeout = \"200ms\"")
+        .http("client_header_timeout = \"300ms\"")
+        .http("client_body_timeout = \"400ms\"")
+        .http("send_timeout = \"500ms\"")
+        .location("/large", &format!("root = \"{}\"", directory.path().display()));
+    directory.write("large", "x".repeat(50_000_000));
+    let drover = Drover::start(&directory, &config);
+    let mut clients = Vec::new();
+    let mut connect = |bytes: &[u8]| {
+        let mut client = Client::to(port.address());
+        client.send(bytes);
+        clients.push(client);
+    };
+    ends(&drover, "header_timeout", || connect(b""));
+    ends(&drover, "header_timeout", || connect(b"GET / HTT"));
+    ends(&drover, "keepalive_timeout", || connect(request("GET", "/", "").as_bytes()));
+    ends(&drover, "body_timeout", || connect(request("POST", "/body", "Content-Length: 9\r\n").as_bytes()));
+    access_log_says(&directory, "/body 408 body_timeout");
+    ends(&drover, "send_timeout", || connect(request("GET", "/large", "").as_bytes()));
+    access_log_says(&directory, "/large 200 send_timeout");
+}
+
+#[test]
+fn what_the_worker_needs_is_the_reason() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = config(&directory, &port)
+        .events("worker_connections = 6")
+        .location("/slow", "return = { status = 200, delay = \"2s\" }");
+    let drover = Drover::start(&directory, &config);
+    // The listener and the channel take two of the six slots.
+    let idle: Vec<Client> = (0..4).map(|_| Client::to(port.address())).collect();
+    ends(&drover, "reclaimed", || drop(get(port.address(), "/")));
+    drop(idle);
+    eventually("all slots are free", || (drover.status().workers[0].connections == 0).then_some(()));
+    let mut busy: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut client = Client::to(port.address());
+            client.ask("/slow");
+            client
+        })
+        .collect();
+    eventually("all slots are taken", || (drover.status().workers[0].free_slots == 0).then_some(()));
+    let before = closes(&drover, "no_slot");
+    assert!(Client::to(port.address()).receive(true).is_err());
+    assert_eq!(closes(&drover, "no_slot"), before + 1);
+    busy.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    busy.truncate(1);
+    eventually("three have gone", || (drover.status().workers[0].connections == 1).then_some(()));
+    ends(&drover, "drained", || drover.reload_begun());
+}
+
+#[test]
+fn what_a_drain_cuts_short_was_shut_down() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = config(&directory, &port)
+        .process("shutdown_timeout = \"200ms\"")
+        .location("/slow", "return = { status = 200, delay = \"20s\" }");
+    let drover = Drover::start(&directory, &config);
+    let mut client = Client::to(port.address());
+    client.ask("/slow");
+    eventually("it is under way", || (drover.status().workers[0].connections == 1).then_some(()));
+    ends(&drover, "shutdown", || drover.reload_begun());
+}
