@@ -190,8 +190,8 @@ impl Sender {
                 socket.connect(address)?;
                 Ok(Socket::Udp(socket))
             }
-            // One that is passed is there to be listened on.
-            ListenAddress::Systemd(_) => Err(io::ErrorKind::Unsupported.into()),
+            // A socket that systemd passes is one to listen on, never one to send to.
+            ListenAddress::Systemd(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 
