@@ -151,6 +151,7 @@ mod lag;
 mod listener;
 mod notify;
 mod pace;
+mod phase;
 mod posted;
 mod readiness;
 mod splice;

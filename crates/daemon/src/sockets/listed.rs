@@ -1,11 +1,12 @@
 //! The listen sockets as the scoreboard shows them.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
 use drover_event::Strategy;
+use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
 
 use super::{Address, Group, Sockets};
 use crate::scoreboard::{self, Listed, Transport};
@@ -15,11 +16,7 @@ impl Sockets {
     pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
         let listed = |(address, group): (&Address, &Group)| Listed {
             address: address.name(),
-            transport: match address.place {
-                ListenAddress::Tcp(_) if address.udp => Transport::Udp,
-                ListenAddress::Tcp(_) => Transport::Tcp,
-                ListenAddress::Unix(_) => Transport::Unix,
-            },
+            transport: transport(address, group),
             strategy: strategies.get(address).copied().unwrap_or_default(),
             backlog: group.wanted.backlog,
             sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
@@ -42,6 +39,23 @@ impl Sockets {
     /// The sockets that [`Sockets::release`] closes.
     pub(crate) fn surplus(&self) -> impl Iterator<Item = &OwnedFd> {
         self.groups.values().flat_map(|group| &group.surplus).map(|socket| &**socket)
+    }
+}
+
+/// What a listener speaks. Of a socket that systemd passed only the socket itself knows.
+fn transport(address: &Address, group: &Group) -> Transport {
+    let is_unix = match &address.place {
+        ListenAddress::Tcp(_) => false,
+        ListenAddress::Unix(_) => true,
+        ListenAddress::Systemd(_) => group.counted().next().is_some_and(|socket| {
+            getsockname::<SockaddrStorage>(socket.as_raw_fd())
+                .is_ok_and(|name| name.family() == Some(AddressFamily::Unix))
+        }),
+    };
+    match is_unix {
+        true => Transport::Unix,
+        false if address.udp => Transport::Udp,
+        false => Transport::Tcp,
     }
 }
 
