@@ -125,6 +125,8 @@ fn a_stopped_worker_with_the_fewest_connections_holds_up_nobody() {
         (worker.connections == 0).then_some(())
     });
     process::send(stopped, Signal::SIGSTOP);
+    // One that is woken for a connection at the very moment keeps that one, as with any exclusive wake-up.
+    eventually("it has stopped", || (process::state(stopped) == Some('T')).then_some(()));
     for _ in 0..12 {
         let mut client = Client::to(port.address());
         // Far less than the time after which a kernel or a person gives up.
