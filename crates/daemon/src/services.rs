@@ -54,6 +54,7 @@ impl Plans {
 
     /// Takes over what the plans of the generation before know of servers that these have too.
     pub(crate) fn inherit(&self, before: &Plans) {
+        self.http.inherit(&before.http);
         self.stream.inherit(&before.stream);
     }
 
