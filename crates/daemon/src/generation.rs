@@ -9,8 +9,10 @@ use drover_event::{Notifier, Strategy};
 use drover_service::Listener;
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
+use tracing::warn;
 
 use crate::config::{Config, System};
+use crate::datagrams::DatagramSeat;
 use crate::log;
 use crate::privileges::{self, Identity, PrivilegeError};
 use crate::scoreboard::{Block, Scoreboard};
@@ -39,6 +41,8 @@ pub(crate) struct Generation {
     pub(crate) strategies: Rc<BTreeMap<Address, Strategy>>,
     /// One for each worker number, once the generation starts.
     pub(crate) seats: Rc<Vec<Seat>>,
+    /// Where on the scoreboard its workers share what they know of servers.
+    pub(crate) servers: Option<usize>,
 }
 
 /// What belongs to a worker number as long as its generation serves, whichever process has it.
@@ -48,6 +52,8 @@ pub(crate) struct Seat {
     pub(crate) block: Block,
     /// How its peers wake it; only where an accept strategy needs that.
     pub(crate) notifier: Option<OwnedFd>,
+    /// How it shares datagram sockets; only where there are some.
+    pub(crate) datagrams: Option<Rc<DatagramSeat>>,
 }
 
 /// Why a configuration that reads well cannot be used.
@@ -79,6 +85,7 @@ impl Generation {
             workers: 0,
             strategies: Rc::default(),
             seats: Rc::default(),
+            servers: None,
         }
     }
 
@@ -105,7 +112,9 @@ impl Generation {
         for listener in plans.listeners() {
             let address = address_of(listener);
             let strategy = Strategy::from(config.accept_in_force(listener, system).accept);
-            let sockets = if strategy == Strategy::ReusePort { workers as usize } else { 1 };
+            // Each worker reads datagrams from a socket of its own, whatever the strategy for connections.
+            let each = strategy == Strategy::ReusePort || listener.udp;
+            let sockets = if each { workers as usize } else { 1 };
             let Listener { backlog, deferred, probes, .. } = *listener;
             let backlog = backlog.unwrap_or(DEFAULT_BACKLOG);
             wanted.insert(address.clone(), Wanted { sockets, backlog, deferred, probes });
@@ -121,6 +130,7 @@ impl Generation {
             workers,
             strategies: Rc::new(strategies),
             seats: Rc::default(),
+            servers: None,
         })
     }
 
@@ -129,17 +139,21 @@ impl Generation {
     /// # Errors
     /// Why there are not enough places.
     pub(crate) fn seat_workers(&mut self, board: &Scoreboard) -> Result<(), String> {
-        let addresses: Vec<String> = self.strategies.keys().map(Address::name).collect();
+        let addresses: Vec<String> = self.strategies.keys().map(Address::to_string).collect();
         board.number_listeners(addresses.iter().map(String::as_str), self.number);
         let balanced = self.strategies.values().any(|strategy| *strategy == Strategy::Balanced);
+        let datagrams = self.has_datagrams();
         let slots = *self.config.events.worker_connections;
         let mut seats = Vec::with_capacity(self.workers as usize);
         let seat = |number| {
             let notifier = balanced.then(Notifier::descriptor).transpose();
             let notifier = notifier.map_err(|failure| format!("cannot make a notifier: {failure}"))?;
+            let datagrams = datagrams.then(|| DatagramSeat::new(slots).map(Rc::new)).transpose();
+            let datagrams =
+                datagrams.map_err(|failure| format!("cannot share datagram sockets: {failure}"))?;
             let block = board.lend(self.number, number, slots);
             let block = block.ok_or("no block of the scoreboard is free: too many workers still drain")?;
-            Ok(Seat { block, notifier })
+            Ok(Seat { block, notifier, datagrams })
         };
         for number in 0..self.workers {
             match seat(number) {
@@ -152,6 +166,20 @@ impl Generation {
         }
         self.seats = Rc::new(seats);
         Ok(())
+    }
+
+    /// Has the workers share what they know of servers on the scoreboard. To be called once they are seated.
+    pub(crate) fn place_servers(&mut self, board: &Scoreboard) {
+        let Some(plans) = &self.plans else { return };
+        self.servers = board.place_servers(self.number, plans.upstreams());
+        if self.servers.is_none() && plans.upstreams().next().is_some() {
+            warn!("the upstreams have too many servers to be shown by `drover status`");
+        }
+    }
+
+    /// Whether anything listens for datagrams.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.strategies.keys().any(|address| address.udp)
     }
 
     /// Who is to own the files that workers write to.

@@ -183,6 +183,7 @@ impl Master {
                 return Split::Continue(());
             }
         };
+        candidate.place_servers(&self.board);
         if let (Some(plans), Some(before)) = (&candidate.plans, &self.generation.plans) {
             plans.inherit(before);
         }
@@ -218,7 +219,11 @@ impl Master {
         }
         drop(before.sockets);
         let number = self.generation.number;
+        let followed = self.generation.has_datagrams();
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
+            if let Some(seat) = process.datagrams.as_ref().filter(|_| followed) {
+                seat.table.set_followed();
+            }
             process.drain(timeout);
         }
         if surplus && !self.upgrade.keeps_surplus() {
@@ -229,6 +234,7 @@ impl Master {
         self.parked = false;
         let workers = self.generation.workers;
         self.board.set_generation(number, workers as usize);
+        self.board.show_servers(self.generation.servers);
         self.board.set_state(MasterState::Serving);
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");

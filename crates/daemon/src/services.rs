@@ -3,11 +3,11 @@
 //! A new protocol is one more field in both.
 
 use std::path::Path;
-use std::rc::Rc;
 
-use drover_event::{Core, Service};
+use drover_event::Core;
 use drover_http::{PlanError, StartError, Started};
 use drover_service::Listener;
+use drover_stream::Behind;
 use thiserror::Error;
 
 use crate::config::Config;
@@ -52,9 +52,20 @@ impl Plans {
         Ok(Self { http, stream: drover_stream::Plan::new(&config.stream, workers)? })
     }
 
+    /// The upstreams, each with the name of its service.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &drover_upstream::Plan)> {
+        let http = self.http.upstreams().iter().map(|plan| ("http", plan));
+        http.chain(self.stream.upstreams().map(|plan| ("stream", plan)))
+    }
+
     /// Takes over what the plans of the generation before know of servers that these have too.
     pub(crate) fn inherit(&self, before: &Plans) {
-        self.stream.inherit(&before.stream);
+        for (service, plan) in self.upstreams() {
+            let same = before.upstreams().find(|(other, old)| *other == service && old.name() == plan.name());
+            if let Some((_, same)) = same {
+                plan.inherit(same);
+            }
+        }
     }
 
     /// The listeners that are needed.
@@ -108,8 +119,9 @@ pub(crate) struct Services {
 
 impl Services {
     /// The service behind a listener, by its number in [`Plans::listeners`].
-    pub(crate) fn of(&self, listener: usize) -> Option<Rc<dyn Service>> {
-        self.http.services.iter().chain(&self.stream.services).nth(listener).cloned()
+    pub(crate) fn of(&self, listener: usize) -> Option<Behind> {
+        let http = self.http.services.iter().cloned().map(Behind::Connections);
+        http.chain(self.stream.services.iter().cloned()).nth(listener)
     }
 
     /// Goes on in the files that now have the logs' names.

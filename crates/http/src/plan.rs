@@ -269,6 +269,11 @@ impl Plan {
         &self.0.listeners
     }
 
+    /// The upstreams that requests are passed on to.
+    pub fn upstreams(&self) -> &[drover_upstream::Plan] {
+        &self.0.upstreams
+    }
+
     /// The files that access logs are written to, each once. The master creates them so that workers, with
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
