@@ -81,7 +81,8 @@ fn everything_ends(signal: Signal) {
     let silent_server = HttpBackend::new(|connection| while connection.receive().is_some() {});
     let tunnel = HttpBackend::new(|connection| {
         let _ = connection.request();
-        connection.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
+        connection
+            .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
         while connection.try_send(vec![b'x'; 4096]).is_ok() {}
     });
     let config = config(&directory, &port).passing("/silent", silent_server.address(), "").passing(
