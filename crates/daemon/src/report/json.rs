@@ -1,4 +1,4 @@
-//! The scoreboard as JSON. [`schema`](super::schema) says what each key means.
+//! The scoreboard as JSON. [`schema`](fn@super::schema) says what each key means.
 
 use drover_event::{CloseReason, Counter, Durations, Gauge, Phase};
 use serde_json::{Map, Value, json};

@@ -15,8 +15,13 @@ impl Sockets {
     /// The listeners as the scoreboard shows them.
     pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
         let listed = |(address, group): (&Address, &Group)| Listed {
-            address: address.name(),
-            transport: transport(address, group),
+            address: address.to_string(),
+            transport: match address.place {
+                _ if address.udp => Transport::Udp,
+                ListenAddress::Tcp(_) => Transport::Tcp,
+                ListenAddress::Systemd(_) if !group.is_unix() => Transport::Tcp,
+                ListenAddress::Unix(_) | ListenAddress::Systemd(_) => Transport::Unix,
+            },
             strategy: strategies.get(address).copied().unwrap_or_default(),
             backlog: group.wanted.backlog,
             sockets: group.counted().filter_map(|socket| scoreboard::inode(socket.as_fd())).collect(),
@@ -42,31 +47,14 @@ impl Sockets {
     }
 }
 
-/// What a listener speaks. Of a socket that systemd passed only the socket itself knows.
-fn transport(address: &Address, group: &Group) -> Transport {
-    let is_unix = match &address.place {
-        ListenAddress::Tcp(_) => false,
-        ListenAddress::Unix(_) => true,
-        ListenAddress::Systemd(_) => group.counted().next().is_some_and(|socket| {
-            getsockname::<SockaddrStorage>(socket.as_raw_fd())
-                .is_ok_and(|name| name.family() == Some(AddressFamily::Unix))
-        }),
-    };
-    match is_unix {
-        true => Transport::Unix,
-        false if address.udp => Transport::Udp,
-        false => Transport::Tcp,
-    }
-}
-
-impl Address {
-    /// The name on the scoreboard: TCP and UDP may have the same address and port.
-    pub(crate) fn name(&self) -> String {
-        if self.udp { format!("{self}/udp") } else { self.to_string() }
-    }
-}
-
 impl Group {
+    /// Whether these are unix sockets, which only the kernel knows of those that systemd passes.
+    fn is_unix(&self) -> bool {
+        let address = |socket: &Rc<OwnedFd>| getsockname::<SockaddrStorage>(socket.as_raw_fd()).ok();
+        let family = self.sockets.first().and_then(address).and_then(|address| address.family());
+        family == Some(AddressFamily::Unix)
+    }
+
     /// Those that are counted here: what was turned away at one that is taken over stays with its address.
     fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
         self.sockets.iter().chain(&self.surplus)
