@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
     row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
-    row("real_ip_header", "real_ip.header", &[Http], How::Text),
+    row("real_ip_header", "real_ip.header", &[Http], How::By(real_ip_header)),
     row("real_ip_recursive", "real_ip.recursive", &[Http], How::Flag),
 ];
 
@@ -165,6 +165,12 @@ fn guarding(scope: &mut Scope, directive: &Directive, key: &str, fixed: &str) ->
             wrong.and(Err(format!("{fixed}; what it guards is closed")))
         }
     }
+}
+
+fn real_ip_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [name] = exactly(&directive.arguments)?;
+    scope.set("real_ip.header", string(name));
+    Ok(None)
 }
 
 fn real_ip_from(scope: &mut Scope, directive: &Directive) -> Verdict {
