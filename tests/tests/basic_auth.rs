@@ -24,7 +24,7 @@ const WITH_SECOND: &str = "YW5uOnNlY29uZA==";
 #[test]
 fn a_reload_reads_the_users_again() {
     let (directory, port) = (Directory::new(), Port::new());
-    directory.write("users", &format!("ann:{FIRST}\n"));
+    directory.write("users", format!("ann:{FIRST}\n"));
     fs::set_permissions(directory.join("users"), fs::Permissions::from_mode(0o600)).expect("it is ours");
     let mut config = Config::new(&directory, 2)
         .log_format("by_user = \"$remote_user $status\"")
@@ -48,12 +48,12 @@ fn a_reload_reads_the_users_again() {
         (log.contains("ann 200") && log.contains("- 401")).then_some(())
     });
 
-    directory.write("users", &format!("ann:{SECOND}\n"));
+    directory.write("users", format!("ann:{SECOND}\n"));
     drover.reload();
     assert_eq!([status(&port, WITH_FIRST), status(&port, WITH_SECOND)], [401, 200]);
 
     // A file that cannot be understood changes nothing.
-    directory.write("users", &format!("# staff\nann:{FIRST}\nbob:plain\n"));
+    directory.write("users", format!("# staff\nann:{FIRST}\nbob:plain\n"));
     drover.signal(nix::sys::signal::Signal::SIGHUP);
     drover.log_line(&["users, line 3", "htpasswd -B"]);
     assert_eq!([status(&port, WITH_FIRST), status(&port, WITH_SECOND)], [401, 200]);
