@@ -29,8 +29,7 @@ const PER_CLIENT: &str = "connection_limits = { per_client = { key = \"$remote_a
 fn so_many_connections_at_once() {
     let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echo());
     let keys = "limit_connections = [{ limit = \"per_client\", most = 3 }]";
-    let drover =
-        Drover::start(&directory, &proxy(&directory, &port, backend.address(), PER_CLIENT, keys));
+    let drover = Drover::start(&directory, &proxy(&directory, &port, backend.address(), PER_CLIENT, keys));
     let mut open: Vec<TcpStream> = (0..3).map(|_| connect(&port)).collect();
     assert!(open.iter().all(is_passed));
     assert!(!is_passed(&connect(&port)), "the fourth is one too many");
@@ -40,6 +39,7 @@ fn so_many_connections_at_once() {
     assert_eq!((line.reason.as_str(), line.servers.as_slice()), ("refused", ["-".to_owned()].as_slice()));
     open.pop();
     eventually("the place is free again", || is_passed(&connect(&port)).then_some(()));
+    drop((open, other));
     drover.reload();
     assert!(is_passed(&connect(&port)), "a reload refuses nobody who may connect");
 }

@@ -168,11 +168,8 @@ fn what_one_proxy_says_another_is_told() {
 #[test]
 fn each_datagram_tells_who_the_client_is() {
     let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
-    let keys = format!(
-        "proxy_pass = \"{}\"\nproxy_protocol = \"v2\"\nidle_timeout = \"{}ms\"",
-        backend.address(),
-        5_000
-    );
+    let keys =
+        format!("proxy_pass = \"{}\"\nproxy_protocol = \"v2\"\nidle_timeout = \"5s\"", backend.address(),);
     let _drover = start(&directory, &port, "udp = true", &keys);
     let client = socket();
     let to: SocketAddr = port.address().into();

@@ -57,7 +57,13 @@ fn what_datagrams_cannot_have_is_said() {
     };
     assert_eq!(listen("address = \"127.0.0.1:53\"", ""), NONE);
     assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix:/run/x is for connections only"]);
-    for option in ["deferred = true", "backlog = 5", "accept = \"mutex\"", "tcp_keepalive = \"5s\"", "proxy_protocol = true"] {
+    for option in [
+        "deferred = true",
+        "backlog = 5",
+        "accept = \"mutex\"",
+        "tcp_keepalive = \"5s\"",
+        "proxy_protocol = true",
+    ] {
         let key = option.split(' ').next().expect("a key");
         let found = listen(&format!("address = \"127.0.0.1:53\", {option}"), "");
         assert_eq!(found, [format!("`{key}` has no effect here")]);
@@ -66,7 +72,12 @@ fn what_datagrams_cannot_have_is_said() {
         listen("address = \"127.0.0.1:53\"", "server_names = { a = \"127.0.0.1:1\" }"),
         ["datagrams ask for no name"]
     );
-    for line in ["half_closed_timeout = \"1s\"", "upload_rate = \"1k\"", "download_rate = \"1k\"", "server_keepalive = \"60s\""] {
+    for line in [
+        "half_closed_timeout = \"1s\"",
+        "upload_rate = \"1k\"",
+        "download_rate = \"1k\"",
+        "server_keepalive = \"60s\"",
+    ] {
         let key = line.split(' ').next().expect("a key");
         assert_eq!(listen("address = \"127.0.0.1:53\"", line), [format!("`{key}` has no effect here")]);
     }
