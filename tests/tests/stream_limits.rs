@@ -1,7 +1,7 @@
 //! Who may connect, and how often: limits of connections and sessions for each client, counted over all workers.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::stream_log::{eventually_lines, lines};
@@ -79,7 +79,7 @@ fn datagrams_begin_no_session_beyond_the_limit() {
     );
     let config = Config::new(&directory, 2).stream(PER_CLIENT).proxy(&keys);
     let _drover = Drover::start(&directory, &config);
-    let address: SocketAddr = SocketAddrV4::from(port.address()).into();
+    let address: SocketAddr = port.address().into();
     let clients = [socket(), socket()];
     clients.iter().for_each(|client| assert_eq!(ask(client, address, b"one").0, b"one"));
     socket().send_to(b"two", address).expect("sent");
