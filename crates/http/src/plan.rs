@@ -193,6 +193,19 @@ pub(crate) struct Timeouts {
     pub(crate) lingering_in_all: Duration,
 }
 
+impl Timeouts {
+    fn new(config: &config::Http) -> Timeouts {
+        Timeouts {
+            header: config.client_header_timeout,
+            body: config.client_body_timeout,
+            keepalive: config.keepalive_timeout,
+            send: config.send_timeout,
+            lingering: config.lingering_timeout,
+            lingering_in_all: config.lingering_time,
+        }
+    }
+}
+
 /// A virtual server.
 pub(crate) struct Server {
     /// Its first name; empty without one.

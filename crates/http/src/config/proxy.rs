@@ -160,7 +160,7 @@ impl Proxy {
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),
             ignore_client_abort: self.ignore_client_abort.or(outer.ignore_client_abort),
-            proxy_protocol: self.proxy_protocol.clone().or_else(|| outer.proxy_protocol.clone()),
+            proxy_protocol: self.proxy_protocol.or(outer.proxy_protocol),
         }
     }
 }
