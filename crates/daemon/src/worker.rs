@@ -128,7 +128,7 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
     let worker = Worker::new(engine_settings(&start), shared(&mut start)?)?;
-    let services = start.plans.start(worker.core())?;
+    let services = start.plans.start(worker.core(), start.block.readout())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
     listen(worker.core(), &mut start, &services)?;

@@ -190,6 +190,8 @@ impl Sender {
                 socket.connect(address)?;
                 Ok(Socket::Udp(socket))
             }
+            // A socket that systemd passes is one to listen on, never one to send to.
+            ListenAddress::Systemd(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 
@@ -203,7 +205,7 @@ impl Sender {
         self.header.clear();
         let time = now.to_zoned_datetime(self.zone.clone()).strftime("%b %e %H:%M:%S").to_string();
         let host = match &self.config.to {
-            ListenAddress::Unix(_) => String::new(),
+            ListenAddress::Unix(_) | ListenAddress::Systemd(_) => String::new(),
             ListenAddress::Tcp(_) => {
                 let name = nix::unistd::gethostname().unwrap_or_default();
                 format!("{} ", name.to_string_lossy())

@@ -4,7 +4,9 @@
 
 mod findings;
 mod json;
+mod openmetrics;
 mod schema;
+mod source;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,7 +20,9 @@ use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
 
 use findings::findings;
 pub(crate) use json::json;
+use openmetrics::openmetrics;
 pub(crate) use schema::schema;
+pub(crate) use source::OwnScoreboard;
 pub(crate) use table::table;
 
 /// The moment at which a snapshot was taken.

@@ -1,11 +1,12 @@
 //! The listen sockets as the scoreboard shows them.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
 use drover_event::Strategy;
+use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
 
 use super::{Address, Group, Sockets};
 use crate::scoreboard::{self, Listed, Transport};
@@ -14,11 +15,12 @@ impl Sockets {
     /// The listeners as the scoreboard shows them.
     pub(crate) fn listed(&self, strategies: &BTreeMap<Address, Strategy>) -> Vec<Listed> {
         let listed = |(address, group): (&Address, &Group)| Listed {
-            address: address.name(),
+            address: address.to_string(),
             transport: match address.place {
-                ListenAddress::Tcp(_) if address.udp => Transport::Udp,
+                _ if address.udp => Transport::Udp,
                 ListenAddress::Tcp(_) => Transport::Tcp,
-                ListenAddress::Unix(_) => Transport::Unix,
+                ListenAddress::Systemd(_) if !group.is_unix() => Transport::Tcp,
+                ListenAddress::Unix(_) | ListenAddress::Systemd(_) => Transport::Unix,
             },
             strategy: strategies.get(address).copied().unwrap_or_default(),
             backlog: group.wanted.backlog,
@@ -45,14 +47,14 @@ impl Sockets {
     }
 }
 
-impl Address {
-    /// The name on the scoreboard: TCP and UDP may have the same address and port.
-    pub(crate) fn name(&self) -> String {
-        if self.udp { format!("{self}/udp") } else { self.to_string() }
-    }
-}
-
 impl Group {
+    /// Whether these are unix sockets, which only the kernel knows of those that systemd passes.
+    fn is_unix(&self) -> bool {
+        let address = |socket: &Rc<OwnedFd>| getsockname::<SockaddrStorage>(socket.as_raw_fd()).ok();
+        let family = self.sockets.first().and_then(address).and_then(|address| address.family());
+        family == Some(AddressFamily::Unix)
+    }
+
     /// Those that are counted here: what was turned away at one that is taken over stays with its address.
     fn counted(&self) -> impl Iterator<Item = &Rc<OwnedFd>> {
         self.sockets.iter().chain(&self.surplus)

@@ -20,6 +20,7 @@ use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
 use crate::handler::fixed::Fixed;
 use crate::handler::proxy::{Destination, Proxy};
+use crate::handler::status::{Source, Status};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
 use crate::own::OwnVariables;
@@ -49,6 +50,7 @@ struct Compiler<'a> {
     names: BTreeMap<String, u32>,
     answers: Vec<(Fixed, Option<std::time::Duration>)>,
     compression: Compression,
+    status: Source,
 }
 
 impl<'a> Compiler<'a> {
@@ -72,6 +74,7 @@ impl<'a> Compiler<'a> {
             names: BTreeMap::new(),
             answers: Vec::new(),
             compression: Compression::new(&config.compression),
+            status: Source::default(),
         };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
@@ -135,6 +138,7 @@ impl<'a> Compiler<'a> {
             upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
             encoders: config.compression.max_concurrent,
+            status: self.status,
         })
     }
 
@@ -217,6 +221,7 @@ impl<'a> Compiler<'a> {
         let root = config.root.as_ref().or(server.root.as_ref());
         let compression = self.compression(config);
         let handler = match (&config.return_, &config.proxy_pass, root) {
+            _ if let Some(form) = &config.status => Handler::Status(Status::new(**form, self.status.clone())),
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }
