@@ -13,6 +13,7 @@ pub mod binary;
 pub mod chunked;
 pub mod config;
 pub mod daemon;
+pub mod datagrams;
 pub mod descriptors;
 pub mod directory;
 pub mod http;

@@ -38,6 +38,8 @@ fn check(value: &Value, schema: &Value, place: &str, faults: &mut Vec<String>) {
                     .enumerate()
                     .for_each(|(i, item)| check(item, argument, &format!("{place}[{i}]"), faults));
             }
+            // Looked at together, once.
+            "additionalProperties" if keywords.contains_key("properties") => {}
             "properties" | "additionalProperties" => check_keys(value, keywords, place, faults),
             _ => faults.push(format!("{place}: {value} does not keep {keyword} {argument}")),
         }

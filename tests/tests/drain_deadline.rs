@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_tests::http::{PATIENCE, request};
-use drover_tests::{Backend, Client, Config, Directory, Drover, Port, eventually};
+use drover_tests::http::{PATIENCE, get, request};
+use drover_tests::http_backend::HttpBackend;
+use drover_tests::{Backend, Client, Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,13 +32,21 @@ fn config(directory: &Directory, port: &Port) -> Config {
 }
 
 /// What a connection does when the drain begins: what it has sent by then.
-const BUSY: [(&str, &str); 5] = [
+const BUSY: [(&str, &str); 7] = [
     ("sends nothing", ""),
     ("sends half a request", "GET / HTTP/1.1\r\nHost: local"),
     ("sends half a body", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf"),
     ("waits for a delayed answer", "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    ("waits for a server", "GET /silent HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ("reads a download slowly", "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    (
+        "has a tunnel, for a download",
+        "GET /tunnel HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ),
 ];
+/// How many of these, and of those that are passed on, have a connection to a server too; all but the last two come
+/// over two kinds of sockets.
+const TO_SERVERS: u64 = 2 * 2 + 2;
 
 /// A connection that does one of these, reading slowly until `over`, and how many bytes it has received by the end.
 fn busy(
@@ -69,7 +78,19 @@ fn everything_ends(signal: Signal) {
     let (directory, port) = (Directory::new(), Port::new());
     let (silent, busy_port) = (Port::new(), Port::new());
     let servers = [(&silent, Backend::echo()), (&busy_port, Backend::new(send_for_ever))];
-    let config = servers.iter().fold(config(&directory, &port), |config, (port, server)| {
+    let silent_server = HttpBackend::new(|connection| while connection.receive().is_some() {});
+    let tunnel = HttpBackend::new(|connection| {
+        let _ = connection.request();
+        connection
+            .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
+        while connection.try_send(vec![b'x'; 4096]).is_ok() {}
+    });
+    let config = config(&directory, &port).passing("/silent", silent_server.address(), "").passing(
+        "/tunnel",
+        tunnel.address(),
+        "",
+    );
+    let config = servers.iter().fold(config, |config, (port, server)| {
         config.proxy(&format!("listen = [\"{}\"]\nproxy_pass = \"{}\"", port.address(), server.address()))
     });
     let drover = Drover::start(&directory, &config);
@@ -90,8 +111,7 @@ fn everything_ends(signal: Signal) {
     }
     eventually("every connection is there", || {
         let open: u64 = drover.status().workers.iter().map(|worker| worker.connections).sum();
-        // Those that are passed on have another end each.
-        (open == clients.len() as u64 + 2).then_some(())
+        (open == clients.len() as u64 + TO_SERVERS).then_some(())
     });
     let asked = Instant::now();
     drover.signal(signal);
@@ -125,6 +145,26 @@ fn with_a_stop() {
 #[test]
 fn with_a_reload() {
     everything_ends(Signal::SIGHUP);
+}
+
+/// Idle connections to servers are nobody's: a worker that drains does not wait for their end.
+#[test]
+fn connections_that_are_kept_to_servers_hold_up_nothing() {
+    let backend = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n");
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = Config::new(&directory, 1).process("shutdown_timeout = \"300s\"").server(&port).passing(
+        "/",
+        backend.address(),
+        "",
+    );
+    let drover = Drover::start(&directory, &config);
+    let old = drover.worker();
+    for _ in 0..3 {
+        assert_eq!(get(port.address(), "/").text(), "ok\n");
+    }
+    assert!(drover.status().workers[0].connections > 0, "one is kept");
+    drover.reload_begun();
+    eventually("the old worker has gone", || (!process::alive(old)).then_some(()));
 }
 
 /// The request that is on its way when the drain begins is answered; the answer says that it was the last.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use drover_tests::stream_log::eventually_lines;
 use drover_tests::wait::SOON;
-use drover_tests::{Backend, Config, Directory, Drover, Port, eventually};
+use drover_tests::{Backend, Client, Config, Directory, Drover, HttpBackend, Port, eventually};
 use nix::sys::signal::Signal;
 
 const WORKERS: u32 = 4;
@@ -65,6 +65,35 @@ fn a_server_that_failed_once_is_left_alone_by_every_worker_and_the_next_generati
         connect(&port);
     }
     assert_eq!(tried(40, 80), 0, "the next generation knows");
+}
+
+#[test]
+fn so_it_is_with_requests() {
+    let (directory, port, dead) = (Directory::new(), Port::new(), Port::new());
+    let living = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let config = Config::new(&directory, WORKERS)
+        .events("accept = \"balanced\"")
+        .upstream("group", &[dead.address(), living.address()], "")
+        .server(&port)
+        .passing("/", "group", "");
+    let text = config.text();
+    let long = format!("{{ address = \"{}\", fail_timeout = \"1h\" }}", dead.address());
+    let text = text.replace(&format!("\"{}\"", dead.address()), &long);
+    let drover = Drover::start_text(&directory, &text);
+    for _ in 0..2 {
+        let clients: Vec<Client> = (0..20)
+            .map(|_| {
+                let mut client = Client::to(port.address());
+                assert_eq!(client.get("/").status, 200);
+                client
+            })
+            .collect();
+        drop(clients);
+        drover.reload();
+    }
+    let address = dead.address().to_string();
+    assert_eq!(drover.log_lines(&[&address, "is given up"]).len(), 1);
+    assert_eq!(drover.log_lines(&[&address, "Connection refused"]).len(), 1, "one request found out for all");
 }
 
 #[test]

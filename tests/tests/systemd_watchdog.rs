@@ -56,7 +56,7 @@ fn somebody_elses_watchdog_is_left_alone() {
 fn hang(drover: &Drover, directory: &Directory, port: &Port) -> Option<(Strace, Client)> {
     let worker = *drover.workers().last().expect("a worker");
     let strace = Strace::slow_down(directory, worker, "recvfrom", Duration::from_secs(600))?;
-    // Whichever worker takes one: in the end the one that hangs has one of them.
+    // Of several workers each has a socket: the one that hangs gets some of them.
     let mut clients: Vec<Client> = (0..20).map(|_| Client::to(port.address())).collect();
     clients.iter_mut().for_each(|client| client.ask("/"));
     clients.pop().map(|client| (strace, client))
@@ -81,7 +81,7 @@ fn none_comes_while_every_worker_hangs() {
 fn one_worker_that_hangs_among_others_is_no_reason_for_a_restart() {
     let (directory, port) = (Directory::new(), Port::new());
     let socket = NotifySocket::new(&directory);
-    let config = Config::new(&directory, 2).events("accept = \"shared\"").answering(&port);
+    let config = Config::new(&directory, 2).events("accept = \"reuseport\"").answering(&port);
     let drover = Drover::try_start(&directory, &config, &surroundings(&socket, "$$")).expect("it starts");
     let Some(_hanging) = hang(&drover, &directory, &port) else { return };
     drover.log_line(&["has been inside one turn for"]);

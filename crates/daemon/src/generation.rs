@@ -11,6 +11,7 @@ use nix::unistd::{Gid, Uid};
 use thiserror::Error;
 
 use crate::config::{Config, System};
+use crate::datagrams::DatagramSeat;
 use crate::log;
 use crate::privileges::{self, Identity, PrivilegeError};
 use crate::scoreboard::{Block, Scoreboard};
@@ -48,6 +49,8 @@ pub(crate) struct Seat {
     pub(crate) block: Block,
     /// How its peers wake it; only where an accept strategy needs that.
     pub(crate) notifier: Option<OwnedFd>,
+    /// How it shares datagram sockets; only where there are some.
+    pub(crate) datagrams: Option<Rc<DatagramSeat>>,
 }
 
 /// Why a configuration that reads well cannot be used.
@@ -105,7 +108,9 @@ impl Generation {
         for listener in plans.listeners() {
             let address = address_of(listener);
             let strategy = Strategy::from(config.accept_in_force(listener, system).accept);
-            let sockets = if strategy == Strategy::ReusePort { workers as usize } else { 1 };
+            // Each worker reads datagrams from a socket of its own, whatever the strategy for connections.
+            let each = strategy == Strategy::ReusePort || listener.udp;
+            let sockets = if each { workers as usize } else { 1 };
             let Listener { backlog, deferred, probes, .. } = *listener;
             let backlog = backlog.unwrap_or(DEFAULT_BACKLOG);
             wanted.insert(address.clone(), Wanted { sockets, backlog, deferred, probes });
@@ -129,17 +134,21 @@ impl Generation {
     /// # Errors
     /// Why there are not enough places.
     pub(crate) fn seat_workers(&mut self, board: &Scoreboard) -> Result<(), String> {
-        let addresses: Vec<String> = self.strategies.keys().map(Address::name).collect();
+        let addresses: Vec<String> = self.strategies.keys().map(Address::to_string).collect();
         board.number_listeners(addresses.iter().map(String::as_str), self.number);
         let balanced = self.strategies.values().any(|strategy| *strategy == Strategy::Balanced);
+        let datagrams = self.has_datagrams();
         let slots = *self.config.events.worker_connections;
         let mut seats = Vec::with_capacity(self.workers as usize);
         let seat = |number| {
             let notifier = balanced.then(Notifier::descriptor).transpose();
             let notifier = notifier.map_err(|failure| format!("cannot make a notifier: {failure}"))?;
+            let datagrams = datagrams.then(|| DatagramSeat::new(slots).map(Rc::new)).transpose();
+            let datagrams =
+                datagrams.map_err(|failure| format!("cannot share datagram sockets: {failure}"))?;
             let block = board.lend(self.number, number, slots);
             let block = block.ok_or("no block of the scoreboard is free: too many workers still drain")?;
-            Ok(Seat { block, notifier })
+            Ok(Seat { block, notifier, datagrams })
         };
         for number in 0..self.workers {
             match seat(number) {
@@ -152,6 +161,11 @@ impl Generation {
         }
         self.seats = Rc::new(seats);
         Ok(())
+    }
+
+    /// Whether anything listens for datagrams.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.strategies.keys().any(|address| address.udp)
     }
 
     /// Who is to own the files that workers write to.

@@ -12,6 +12,7 @@ mod commands;
 mod complaint;
 mod config;
 mod daemonise;
+mod datagrams;
 mod descriptors;
 mod generation;
 mod lock;

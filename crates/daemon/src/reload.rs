@@ -218,7 +218,11 @@ impl Master {
         }
         drop(before.sockets);
         let number = self.generation.number;
+        let followed = self.generation.has_datagrams();
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
+            if let Some(seat) = process.datagrams.as_ref().filter(|_| followed) {
+                seat.table.set_followed();
+            }
             process.drain(timeout);
         }
         if surplus && !self.upgrade.keeps_surplus() {

@@ -3,11 +3,11 @@
 //! A new protocol is one more field in both.
 
 use std::path::Path;
-use std::rc::Rc;
 
-use drover_event::{Core, Service};
+use drover_event::Core;
 use drover_http::{PlanError, StartError, Started};
 use drover_service::Listener;
+use drover_stream::Behind;
 use thiserror::Error;
 
 use crate::config::Config;
@@ -56,6 +56,7 @@ impl Plans {
 
     /// Takes over what the plans of the generation before know of servers that these have too.
     pub(crate) fn inherit(&self, before: &Plans) {
+        self.http.inherit(&before.http);
         self.stream.inherit(&before.stream);
     }
 
@@ -111,8 +112,9 @@ pub(crate) struct Services {
 
 impl Services {
     /// The service behind a listener, by its number in [`Plans::listeners`].
-    pub(crate) fn of(&self, listener: usize) -> Option<Rc<dyn Service>> {
-        self.http.services.iter().chain(&self.stream.services).nth(listener).cloned()
+    pub(crate) fn of(&self, listener: usize) -> Option<Behind> {
+        let http = self.http.services.iter().cloned().map(Behind::Connections);
+        http.chain(self.stream.services.iter().cloned()).nth(listener)
     }
 
     /// Goes on in the files that now have the logs' names.

@@ -12,6 +12,7 @@
 //! same port), the sockets of the one that is gone are part of the surplus of the other. `sockets/hand_over.rs`
 //! has what is different while another master uses the sockets too.
 
+mod datagrams;
 mod hand_over;
 mod listed;
 mod open;
@@ -45,9 +46,10 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    fn port(&self) -> Option<u16> {
+    /// The port, and whether it is one of UDP.
+    fn port(&self) -> Option<(u16, bool)> {
         match self.place {
-            ListenAddress::Tcp(address) => Some(address.port()),
+            ListenAddress::Tcp(address) => Some((address.port(), self.udp)),
             ListenAddress::Unix(_) | ListenAddress::Systemd(_) => None,
         }
     }
@@ -57,6 +59,9 @@ impl Address {
         let (ListenAddress::Tcp(wide), ListenAddress::Tcp(narrow)) = (&self.place, &other.place) else {
             return false;
         };
+        if self.udp || other.udp {
+            return false;
+        }
         let any = wide.ip().is_unspecified();
         let speaks = wide.is_ipv6() == narrow.is_ipv6() || (wide.is_ipv6() && !self.ipv6_only);
         wide.port() == narrow.port() && (wide.ip() == narrow.ip() || (any && speaks))
@@ -65,7 +70,8 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place.fmt(formatter)
+        let protocol = if self.udp { "udp:" } else { "" };
+        write!(formatter, "{protocol}{}", self.place)
     }
 }
 
@@ -116,6 +122,8 @@ struct Group {
     passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
+    /// How many sockets at the end wait for the commit to be bound: sockets for datagrams that are new.
+    unbound: usize,
 }
 
 /// A group as it was.
@@ -209,8 +217,9 @@ impl Sockets {
     }
 
     fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
-        // What systemd has passed it will pass again, to be used then.
-        let ours = self.groups.iter().filter(|(address, group)| address.port().is_some() && !group.passed);
+        // What systemd has passed it will pass again, to be used then. Nothing queues where datagrams come.
+        let queues = |address: &Address| address.port().is_some() && !address.udp;
+        let ours = self.groups.iter().filter(|(address, group)| queues(address) && !group.passed);
         for (address, group) in ours.filter(|(address, _)| gone(address)) {
             for socket in group.members() {
                 // So that the address can be listened on again, however long workers take to leave it.
@@ -261,6 +270,7 @@ impl Sockets {
 
     /// What worker `number` of `workers` inherits.
     pub(crate) fn for_worker(&self, number: usize, workers: usize) -> Vec<Inherited> {
+        let (datagrams, streams) = self.groups.iter().partition::<Vec<_>, _>(|(address, _)| address.udp);
         let inherited = |(address, group): (&Address, &Group)| {
             let socket = group.sockets.get(number % group.sockets.len().max(1))?;
             let surplus = group.surplus.iter().chain(&group.taken_over).enumerate();
@@ -271,22 +281,28 @@ impl Sockets {
                 surplus: surplus.map(|(_, socket)| Rc::clone(socket)).collect(),
             })
         };
-        self.groups.iter().filter_map(inherited).collect()
+        let datagrams = datagrams
+            .into_iter()
+            .flat_map(|(address, group)| datagrams::for_worker(group, address, number, workers));
+        streams.into_iter().filter_map(inherited).chain(datagrams).collect()
     }
 
-    fn with_port(&self, port: Option<u16>) -> impl Iterator<Item = &Rc<OwnedFd>> {
+    fn with_port(&self, port: Option<(u16, bool)>) -> impl Iterator<Item = &Rc<OwnedFd>> {
         let here = self.groups.iter().filter(move |(address, _)| port.is_some() && address.port() == port);
         here.flat_map(|(_, group)| group.all())
     }
 
     /// Whether workers of before may have sockets of the port that this value has no part in any more.
-    fn left_port(&self, port: Option<u16>) -> bool {
+    fn left_port(&self, port: Option<(u16, bool)>) -> bool {
         port.is_some() && self.left.iter().any(|address| address.port() == port)
     }
 }
 
 impl Group {
     fn commit(&mut self, address: &Address) -> io::Result<()> {
+        if address.udp {
+            return datagrams::commit(self, address);
+        }
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.before.take().is_some_and(|before| self.is_steered(before)) {
             end_steering(first)?;

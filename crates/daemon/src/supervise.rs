@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use tracing::{debug, error, info, warn};
 
 use crate::complaint::Complaints;
+use crate::datagrams::{DatagramSeat, KnownSeats};
 use crate::generation::Generation;
 use crate::master::{Master, Split};
 use crate::reload::Reload;
@@ -72,6 +73,9 @@ impl Master {
             (None, true) => Exit::Killed,
         });
         self.board.fold(&process.block);
+        if let Some(seat) = &process.datagrams {
+            seat.table.clear();
+        }
         self.keep_seat(&process);
         if self.workers.iter().all(|process| process.generation >= self.generation.number) {
             self.generation.sockets.forget_left();
@@ -137,6 +141,19 @@ impl Master {
         Split::Continue(())
     }
 
+    /// With whom worker `number` of `generation` shares datagram sockets.
+    fn known_seats(&self, generation: &Generation, number: u32) -> KnownSeats {
+        let beside = generation.seats.iter().enumerate().filter(|(other, _)| *other != number as usize);
+        let others = self.workers.iter().filter(|process| process.generation != generation.number);
+        let (before, after): (Vec<&Process>, Vec<&Process>) =
+            others.partition(|process| process.generation < generation.number);
+        let seats = |processes: Vec<&Process>| -> Vec<Rc<DatagramSeat>> {
+            processes.into_iter().filter_map(|process| process.datagrams.clone()).collect()
+        };
+        let beside = beside.filter_map(|(_, seat)| seat.datagrams.clone()).chain(seats(after)).collect();
+        KnownSeats { beside, before: seats(before) }
+    }
+
     /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.
     pub(super) fn spawn(
         &mut self,
@@ -152,6 +169,7 @@ impl Master {
         let sockets = generation.sockets.for_worker(number as usize, generation.workers as usize);
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
         let (id, workers) = (generation.number, generation.workers);
+        let (datagrams, known_seats) = (seat.datagrams.clone(), self.known_seats(generation, number));
         block.begin();
         let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
         let ((ours, theirs), side) = match forked {
@@ -166,6 +184,7 @@ impl Master {
                 debug!("worker {number} of generation {id} is process {pid}");
                 let mut process = Process::new(pid, number, id, block, ours);
                 process.surplus = surplus;
+                process.datagrams = datagrams;
                 self.workers.add(process);
                 ControlFlow::Continue(Ok(()))
             }
@@ -181,6 +200,7 @@ impl Master {
                     strategies: Rc::clone(&generation.strategies),
                     block,
                     seats: Rc::clone(&generation.seats),
+                    known_seats,
                     mutex: self.board.accept_mutex(Pid::this()),
                     channel: Some(theirs),
                     complaint: candidate.and_then(|(_, complaints)| complaints.for_worker().ok()),

@@ -12,8 +12,12 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
+use drover_config::ListenAddress;
 use drover_event::channel::{Channel, ChannelEnd};
-use drover_event::{AcceptMutex, Balance, BalancePeer, Core, ListenerOptions, Settings, Shared, Worker};
+use drover_event::{
+    AcceptMutex, Balance, BalancePeer, Core, ListenerOptions, Neighbourhood, Settings, Shared, Worker,
+};
+use drover_stream::Behind;
 use drover_sys::priority;
 use drover_sys::title::Title;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -24,6 +28,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::complaint::Complaint;
 use crate::config::{Affinity, Config};
+use crate::datagrams::KnownSeats;
 use crate::descriptors;
 use crate::generation::{Seat, address_of};
 use crate::log;
@@ -57,6 +62,8 @@ pub(crate) struct Start {
     pub(crate) block: Block,
     /// The places of all workers of the generation, in the order of their numbers.
     pub(crate) seats: Rc<Vec<Seat>>,
+    /// With whom it shares datagram sockets.
+    pub(crate) known_seats: KnownSeats,
     /// The lock behind the `mutex` strategy.
     pub(crate) mutex: AcceptMutex,
     /// Its end of the channel; a process without a master has none.
@@ -127,7 +134,11 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
         identity.assume()?;
     }
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
+    let neighbourhood = neighbourhood(&mut start).map_err(attribute("the sharing of datagram sockets"))?;
     let worker = Worker::new(engine_settings(&start), shared(&mut start)?)?;
+    if let Some(neighbourhood) = neighbourhood {
+        worker.core().join_neighbourhood(neighbourhood)?;
+    }
     let services = start.plans.start(worker.core(), start.block.readout())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
@@ -203,6 +214,13 @@ fn engine_settings(start: &Start) -> Settings {
     }
 }
 
+/// Those with whom the worker shares datagram sockets, if it does.
+fn neighbourhood(start: &mut Start) -> io::Result<Option<Neighbourhood>> {
+    let known = std::mem::take(&mut start.known_seats);
+    let seat = start.seats.get(start.number as usize).and_then(|seat| seat.datagrams.as_ref());
+    seat.map(|seat| seat.neighbourhood(&known)).transpose()
+}
+
 fn shared(start: &mut Start) -> Result<Shared, WorkerError> {
     let attribute = |source| WorkerError::Attribute { what: "the notifiers", source };
     // Let go of at the end: what is needed of the others has been duplicated by then.
@@ -228,18 +246,26 @@ fn listen(core: &Core, start: &mut Start, services: &Services) -> Result<(), Wor
         let mut listeners = start.plans.listeners().enumerate();
         let found = listeners.find(|(_, listener)| address_of(listener) == address);
         let found = found.and_then(|(number, listener)| Some((listener, services.of(number)?)));
-        let (configured, service) = found.ok_or_else(|| WorkerError::NoService(address.clone()))?;
+        let (configured, behind) = found.ok_or_else(|| WorkerError::NoService(address.clone()))?;
         let options = ListenerOptions {
             address: address.to_string(),
             strategy: start.strategies.get(&address).copied().unwrap_or_default(),
             deferred: configured.deferred,
             client_first: configured.client_first,
         };
-        core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
-        for socket in surplus {
-            core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
+        match (behind, &address.place) {
+            (Behind::Connections(service), _) => {
+                core.listen(own(socket)?, options.clone(), Rc::clone(&service))?;
+                for socket in surplus {
+                    core.listen_surplus(own(socket)?, options.clone(), Rc::clone(&service))?;
+                }
+            }
+            (Behind::Datagrams(service), ListenAddress::Tcp(bound)) => {
+                core.listen_datagrams(own(socket)?, *bound, options.clone(), service)?;
+            }
+            (Behind::Datagrams(_), _) => return Err(WorkerError::NoService(address)),
         }
-        if let Some(number) = start.block.listener(&address.name()) {
+        if let Some(number) = start.block.listener(&address.to_string()) {
             core.count_accepts(&options.address, number);
         }
     }

@@ -11,6 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitStatus;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use drover_event::channel::{ChannelEnd, Received};
@@ -18,6 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tracing::{debug, error, warn};
 
+use crate::datagrams::DatagramSeat;
 use crate::message::{Command, Report};
 use crate::scoreboard::Block;
 use crate::stall::Heartbeat;
@@ -59,6 +61,8 @@ pub(crate) struct Process {
     pub(crate) stage: Stage,
     /// Whether it holds surplus sockets.
     pub(crate) surplus: bool,
+    /// How it shares datagram sockets, if it does.
+    pub(crate) datagrams: Option<Rc<DatagramSeat>>,
     /// What was seen of its turns.
     pub(crate) heartbeat: Heartbeat,
     kill_at: Option<Instant>,
@@ -76,6 +80,7 @@ impl Process {
             started: Instant::now(),
             stage: Stage::Starting,
             surplus: false,
+            datagrams: None,
             heartbeat: Heartbeat::default(),
             kill_at: None,
         }

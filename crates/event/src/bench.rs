@@ -11,6 +11,7 @@ use std::time::Duration;
 use nix::unistd;
 
 use crate::backend::scripted::Script;
+use crate::clock::Millis;
 use crate::connection::{Connection, Holder};
 use crate::core::{Core, Settings, Shared};
 use crate::error::Error;
@@ -72,7 +73,7 @@ impl Timers {
     pub fn advance(&self, milliseconds: u64) {
         let now = self.script.clock();
         now.set(now.get() + milliseconds);
-        self.worker.core().inner().clock.refresh();
+        self.worker.core().inner().clock.refresh(Millis::new(now.get()));
     }
 
     /// Handles what is due; tells how many events were ever handled.

@@ -6,33 +6,39 @@
 //! (`sendmmsg`) before the turn ends, from the address that the session was asked at.
 //!
 //! A session whose task does not keep up loses the datagrams that its queue has no room for, as a
-//! network would.
+//! network would. Which worker has a client's session is the business of [`neighbours`].
+
+mod neighbours;
+mod session;
+mod socket;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
+use std::hash::{BuildHasher, Hash};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
-use std::time::Duration;
 
-use drover_sys::datagram::{ReceiveBatch, Received, SendBatch, tell_local_address};
+use drover_sys::datagram::{ReceiveBatch, SendBatch, tell_local_address};
+use foldhash::quality::FixedState;
 use nix::sys::socket::{SockaddrStorage, getsockname};
 use tracing::{debug, error, warn};
 
 use crate::accept::reclaim;
-use crate::clock::Millis;
 use crate::connection::{Holder, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
-use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
 use crate::listener::Behind;
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
+
+pub(crate) use neighbours::take_inbox;
+pub use neighbours::{Neighbour, Neighbourhood};
+pub use session::Session;
+pub use socket::DatagramSocket;
 
 /// The largest datagram there is, rounded up.
 const LARGEST: usize = 64 * 1024;
@@ -51,9 +57,11 @@ pub trait DatagramService {
     fn session(&self, session: Session) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
+/// The flow that a session is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
-    listener: u32,
+    /// Which of [`Sessions::served`].
+    served: u32,
     local: Option<IpAddr>,
     peer: SocketAddr,
 }
@@ -63,16 +71,50 @@ struct Inbox {
     /// Through which answers leave; it outlives the listener.
     socket: Rc<OwnedFd>,
     waiting: VecDeque<Vec<u8>>,
+    /// What other workers know the flow by.
+    fingerprint: u64,
+    /// The flow's next datagram begins another session.
+    detached: bool,
+}
+
+/// An address and the service there. It outlives the listener: datagrams may still be handed over.
+struct Served {
+    bound: SocketAddr,
+    service: Rc<dyn DatagramService>,
+    socket: Rc<OwnedFd>,
+    /// The first listener there.
+    listener: u32,
 }
 
 /// The sessions of one worker.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    by_key: HashMap<Key, u32>,
-    by_slot: HashMap<u32, Inbox>,
+    by_key: HashMap<Key, u32, FixedState>,
+    by_slot: HashMap<u32, Inbox, FixedState>,
     spare: Vec<Vec<u8>>,
+    served: Vec<Served>,
     /// The event whose handler sends what was gathered.
     flush: Option<EventId>,
+    neighbourhood: Option<Neighbourhood>,
+    /// The event whose handler takes what neighbours hand over.
+    pub(crate) inbox: Option<EventId>,
+    /// Listeners are held back until neighbours have stopped reading.
+    waiting: bool,
+    wait_is_due: bool,
+}
+
+impl Sessions {
+    /// What other workers know a flow by.
+    fn fingerprint(&self, key: &Key) -> u64 {
+        let seed = self.neighbourhood.as_ref().map_or(0, |neighbourhood| neighbourhood.seed);
+        let bound = self.served[key.served as usize].bound;
+        FixedState::with_seed(seed).hash_one((bound, key.local, key.peer))
+    }
+
+    /// Takes the services out, for the end of the worker.
+    pub(crate) fn take_services(&mut self) -> Vec<Rc<dyn DatagramService>> {
+        self.served.drain(..).map(|served| served.service).collect()
+    }
 }
 
 /// What waits to be sent, and what the worker receives into.
@@ -80,6 +122,19 @@ pub(crate) struct Sessions {
 pub(crate) struct Outgoing {
     batch: Option<(Rc<OwnedFd>, SendBatch)>,
     incoming: RefCell<Option<ReceiveBatch>>,
+    /// A second one: what a datagram sets off may receive too.
+    pub(crate) answers: RefCell<Option<ReceiveBatch>>,
+}
+
+/// A datagram that came to this worker, by itself or through a neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Arrived<'a> {
+    /// The address that the socket is bound to.
+    bound: SocketAddr,
+    /// The address that it was sent to, if the kernel told.
+    local: Option<IpAddr>,
+    peer: SocketAddr,
+    bytes: &'a [u8],
 }
 
 /// Has the kernel tell for which address datagrams come, and duplicates the socket for sessions.
@@ -89,16 +144,34 @@ pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<OwnedFd> {
     socket.try_clone()
 }
 
+/// Takes note of what is behind an address; tells its number. Several sockets may share one.
+pub(crate) fn serve(
+    state: &mut State,
+    bound: SocketAddr,
+    service: Rc<dyn DatagramService>,
+    socket: OwnedFd,
+) -> u32 {
+    let served = &mut state.sessions.served;
+    let known = served.iter().position(|served| served.bound == bound);
+    let listener = state.listeners.len() as u32;
+    let number = known.unwrap_or_else(|| {
+        served.push(Served { bound, service, socket: Rc::new(socket), listener });
+        served.len() - 1
+    });
+    number as u32
+}
+
 /// The handler of a datagram listener's read event.
 pub(crate) fn on_readable(core: &Core, event: EventId) {
     let listener = core.state().slots[event.row()].listener;
     let mut incoming = core.inner().outgoing.borrow().incoming.take();
     let batch = incoming.get_or_insert_with(|| ReceiveBatch::new(BATCH, LARGEST));
     for _ in 0..BATCHES {
-        let received = receive_batch(core, listener, batch);
-        (0..received)
-            .filter_map(|index| batch.get(index))
-            .for_each(|datagram| deliver(core, listener, datagram));
+        let Some((received, bound)) = receive_batch(core, listener, batch) else { break };
+        for datagram in (0..received).filter_map(|index| batch.get(index)) {
+            let (local, peer, bytes) = (datagram.local, datagram.peer, datagram.bytes);
+            arrive(core, &Arrived { bound, local, peer, bytes }, true);
+        }
         if received < BATCH {
             break;
         }
@@ -106,52 +179,68 @@ pub(crate) fn on_readable(core: &Core, event: EventId) {
     core.inner().outgoing.borrow().incoming.replace(incoming);
 }
 
-fn receive_batch(core: &Core, listener: u32, batch: &mut ReceiveBatch) -> usize {
+/// Receives what is there; tells how much that is, and at which address.
+fn receive_batch(core: &Core, listener: u32, batch: &mut ReceiveBatch) -> Option<(usize, SocketAddr)> {
     let state = core.state();
-    let slot = state.listeners[listener as usize].as_ref().map(|listener| listener.slot);
-    let Some(socket) = slot.and_then(|slot| state.slots[slot].socket.as_ref()) else { return 0 };
+    let listener = state.listeners[listener as usize].as_ref()?;
+    let Behind::Datagrams(served) = listener.behind else { return None };
+    let socket = state.slots[listener.slot].socket.as_ref()?;
     match batch.receive(socket.as_fd()) {
         Ok(count) => {
             core.stats().add(Counter::DatagramsReceived, count as u64);
-            count
+            Some((count, state.sessions.served[served as usize].bound))
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Err(error) => {
             warn!("receiving datagrams: {error}");
-            0
+            None
         }
     }
 }
 
-/// Puts a datagram into its session's queue, beginning the session if there is none.
-fn deliver(core: &Core, listener: u32, datagram: Received<'_>) {
-    let key = Key { listener, local: datagram.local, peer: datagram.peer };
-    let existing = core.state().sessions.by_key.get(&key).copied();
-    let (slot, begun) = match existing {
-        Some(slot) => (slot, None),
-        None => match begin(core, &key) {
-            Some((slot, service)) => (slot, Some(service)),
-            None => {
-                core.stats().add(Counter::DatagramsDropped, 1);
-                return;
-            }
-        },
+/// Puts a datagram into its session's queue, beginning the session if there is none; or hands it to the
+/// neighbour that has the session, if it `may_be_others`.
+fn arrive(core: &Core, datagram: &Arrived<'_>, may_be_others: bool) {
+    let (key, existing) = {
+        let sessions = &core.state().sessions;
+        let served = sessions.served.iter().position(|served| served.bound == datagram.bound);
+        let Some(served) = served else {
+            return core.stats().add(Counter::DatagramsDropped, 1);
+        };
+        let key = Key { served: served as u32, local: datagram.local, peer: datagram.peer };
+        let existing = sessions.by_key.get(&key).copied();
+        (key, existing)
     };
-    queue(core, &mut core.state(), slot, datagram.bytes);
+    if let Some(slot) = existing {
+        queue(core, &mut core.state(), slot, datagram.bytes);
+        return wake(core, slot);
+    }
+    let fingerprint = core.state().sessions.fingerprint(&key);
+    if may_be_others && neighbours::hand_over(core, fingerprint, datagram) {
+        return;
+    }
+    // A worker that drains and still reads does so for the sessions it has.
+    let unwanted = may_be_others && core.is_draining();
+    let begun = if unwanted { None } else { begin(core, key, fingerprint) };
     match begun {
-        Some(service) => start(core, slot, &*service),
-        None => wake(core, slot),
+        Some((slot, service)) => {
+            queue(core, &mut core.state(), slot, datagram.bytes);
+            start(core, slot, &*service);
+        }
+        None => core.stats().add(Counter::DatagramsDropped, 1),
     }
 }
 
 /// Gives a new session a slot.
-fn begin(core: &Core, key: &Key) -> Option<(u32, Rc<dyn DatagramService>)> {
+fn begin(core: &Core, key: Key, fingerprint: u64) -> Option<(u32, Rc<dyn DatagramService>)> {
     reclaim(core);
     let state = &mut *core.state();
-    let listener = state.listeners[key.listener as usize].as_ref()?;
-    let Behind::Datagrams(service, socket) = &listener.behind else { return None };
-    let (service, socket) = (Rc::clone(service), Rc::clone(socket));
-    core.stats().count_accept(listener.number);
+    let served = state.sessions.served.get(key.served as usize)?;
+    let listener = served.listener;
+    let (service, socket) = (Rc::clone(&served.service), Rc::clone(&served.socket));
+    if let Some(Some(listener)) = state.listeners.get(listener as usize) {
+        core.stats().count_accept(listener.number);
+    }
     let Some(slot) = core.lend(state, None, Holder::Peer) else {
         error!(peer = %key.peer, "no slot is free and none can be reclaimed: the datagram is dropped");
         return None;
@@ -162,13 +251,19 @@ fn begin(core: &Core, key: &Key) -> Option<(u32, Rc<dyn DatagramService>)> {
     let connection = &mut state.slots[slot];
     connection.number = number;
     connection.peer = PeerAddress::Internet(key.peer);
-    connection.listener = key.listener;
+    connection.listener = listener;
     connection.accepted_at = core.now();
     core.stats().set(Gauge::OpenConnections, u64::from(state.open));
     core.stats().enter_phase(Phase::Accepted);
     debug!(peer = %key.peer, slot, connection = number, "session");
+    if let Some(neighbourhood) = &state.sessions.neighbourhood {
+        neighbourhood.table.insert(fingerprint);
+    }
     state.sessions.by_key.insert(key.clone(), slot);
-    state.sessions.by_slot.insert(slot, Inbox { key: key.clone(), socket, waiting: VecDeque::new() });
+    state
+        .sessions
+        .by_slot
+        .insert(slot, Inbox { key, socket, waiting: VecDeque::new(), fingerprint, detached: false });
     Some((slot, service))
 }
 
@@ -192,7 +287,7 @@ fn start(core: &Core, slot: u32, service: &dyn DatagramService) {
         (state.slots[slot].number, state.gate.is_held())
     };
     let task = core.reserve_task(number, slot, false);
-    let session = Session { core: core.clone(), slot };
+    let session = Session::new(core.clone(), slot);
     let future = catch_unwind(AssertUnwindSafe(|| service.session(session)));
     let future = future.unwrap_or_else(|_| {
         core.stats().add(Counter::TaskPanics, 1);
@@ -242,103 +337,33 @@ fn send_batch(core: &Core, socket: &OwnedFd, batch: &mut SendBatch) {
     core.stats().add(Counter::BytesSent, bytes as u64);
 }
 
-/// The datagrams between one local and one remote address. Dropping it ends the session: the next
-/// datagram between the two begins another.
-pub struct Session {
-    core: Core,
-    slot: u32,
-}
-
-impl Session {
-    /// The engine this session belongs to.
-    pub fn core(&self) -> &Core {
-        &self.core
+/// Adds a datagram of the session in `slot` to those that are sent before the turn ends.
+fn gather(core: &Core, slot: u32, bytes: &[u8]) {
+    let state = &mut *core.state();
+    let Some(Inbox { key, socket, .. }) = state.sessions.by_slot.get(&slot) else { return };
+    let outgoing = &mut *core.inner().outgoing.borrow_mut();
+    let (current, batch) = outgoing.batch.get_or_insert_with(|| (Rc::clone(socket), SendBatch::new(BATCH)));
+    if batch.is_full() || !Rc::ptr_eq(current, socket) {
+        send_batch(core, current, batch);
+        *current = Rc::clone(socket);
     }
-
-    /// The session's number, counted together with connections.
-    pub fn number(&self) -> u64 {
-        self.core.state().slots[self.slot].number
-    }
-
-    /// Who is at the other end.
-    pub fn peer(&self) -> PeerAddress {
-        self.core.state().slots[self.slot].peer
-    }
-
-    /// The address that the session was asked at, if the kernel told.
-    pub fn local(&self) -> Option<IpAddr> {
-        self.core.state().sessions.by_slot.get(&self.slot).and_then(|inbox| inbox.key.local)
-    }
-
-    /// When the session began.
-    pub fn began_at(&self) -> Millis {
-        self.core.state().slots[self.slot].accepted_at
-    }
-
-    /// Waits for a datagram, which replaces the content of `buffer`.
-    ///
-    /// # Errors
-    /// [`StreamError::TimedOut`] when the time-out passed.
-    pub async fn receive(&self, buffer: &mut Vec<u8>) -> Result<(), StreamError> {
-        poll_fn(|_| {
-            let state = &mut *self.core.state();
-            let event = EventId::of_slot(self.slot, Direction::Read);
-            if state.events[event].flags.take(Flags::TIMED_OUT) {
-                return Poll::Ready(Err(StreamError::TimedOut));
-            }
-            let Sessions { by_slot, spare, .. } = &mut state.sessions;
-            let next = by_slot.get_mut(&self.slot).and_then(|inbox| inbox.waiting.pop_front());
-            if let Some(datagram) = next {
-                let mut emptied = std::mem::replace(buffer, datagram);
-                emptied.clear();
-                if spare.len() < SPARE_MOST {
-                    spare.push(emptied);
-                }
-                return Poll::Ready(Ok(()));
-            }
-            state.events[event].flags.set(Flags::WAITING);
-            state.events[event].task = state.tasks.running();
-            self.core.inner().armed.set(true);
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Sends a datagram before the turn ends. Whether it arrives nobody knows.
-    pub fn send(&self, bytes: &[u8]) {
-        let state = &mut *self.core.state();
-        let Some(Inbox { key, socket, .. }) = state.sessions.by_slot.get(&self.slot) else { return };
-        let outgoing = &mut *self.core.inner().outgoing.borrow_mut();
-        let (current, batch) =
-            outgoing.batch.get_or_insert_with(|| (Rc::clone(socket), SendBatch::new(BATCH)));
-        if batch.is_full() || !Rc::ptr_eq(current, socket) {
-            send_batch(&self.core, current, batch);
-            *current = Rc::clone(socket);
-        }
-        batch.push(bytes, key.peer, key.local);
-        state.slots[self.slot].sent += bytes.len() as u64;
-        if let Some(flush) = state.sessions.flush {
-            self.core.post(state, flush, QueueName::Posted);
-        }
-    }
-
-    /// Has waiting for a datagram fail once `after` has passed from now.
-    pub fn set_timeout(&self, after: Duration) {
-        let event = EventId::of_slot(self.slot, Direction::Read);
-        let state = &mut *self.core.state();
-        state.events[event].flags.clear(Flags::TIMED_OUT);
-        self.core.set_timeout(state, event, after);
+    batch.push(bytes, key.peer, key.local);
+    state.slots[slot].sent += bytes.len() as u64;
+    if let Some(flush) = state.sessions.flush {
+        core.post(state, flush, QueueName::Posted);
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        let state = &mut *self.core.state();
-        if let Some(inbox) = state.sessions.by_slot.remove(&self.slot) {
-            state.sessions.by_key.remove(&inbox.key);
-        }
-        self.core.give_back(state, self.slot);
+/// The flow of the session in `slot` is not its any more: the next datagram begins another.
+fn detach(state: &mut State, slot: u32) {
+    let sessions = &mut state.sessions;
+    let Some(inbox) = sessions.by_slot.get_mut(&slot).filter(|inbox| !inbox.detached) else { return };
+    inbox.detached = true;
+    sessions.by_key.remove(&inbox.key);
+    if let Some(neighbourhood) = &sessions.neighbourhood {
+        neighbourhood.table.remove(inbox.fingerprint);
     }
+    debug!(peer = %inbox.key.peer, slot, connection = state.slots[slot].number, "session over");
 }
 
 impl Core {

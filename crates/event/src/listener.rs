@@ -2,6 +2,7 @@
 //! they come and how they leave.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -101,8 +102,8 @@ pub struct ListenerOptions {
 pub(crate) enum Behind {
     /// Connections.
     Streams(Rc<dyn Service>),
-    /// Sessions of datagrams; the socket is kept for those that outlive the listener.
-    Datagrams(Rc<dyn DatagramService>, Rc<OwnedFd>),
+    /// Sessions of datagrams, by the number of the address and its service.
+    Datagrams(u32),
 }
 
 /// One listener of a worker.
@@ -158,7 +159,8 @@ impl Core {
         self.add_listener(socket, options, Behind::Streams(service), true)
     }
 
-    /// Adds a bound, non-blocking datagram socket whose sessions `service` handles.
+    /// Adds a non-blocking datagram socket whose sessions `service` handles. `bound` is the address that it
+    /// is, or will be, bound to; several sockets may share one, and then share its sessions.
     ///
     /// # Errors
     /// When no slot is left, the backend refuses the socket, or the kernel does not tell for which
@@ -166,13 +168,17 @@ impl Core {
     pub fn listen_datagrams(
         &self,
         socket: OwnedFd,
+        bound: SocketAddr,
         options: ListenerOptions,
         service: Rc<dyn DatagramService>,
     ) -> Result<(), Error> {
         let address = options.address.clone();
         let kept = datagram::prepare(&socket).map_err(|source| Error::Watch { what: address, source })?;
         self.ensure_flush_event();
-        self.add_listener(socket, options, Behind::Datagrams(service, Rc::new(kept)), false)
+        let served = datagram::serve(&mut self.state(), bound, service, kept);
+        self.add_listener(socket, options, Behind::Datagrams(served), false)?;
+        self.begin_to_wait();
+        Ok(())
     }
 
     fn add_listener(
@@ -208,7 +214,9 @@ impl Core {
             hope: Hope::default(),
             surplus,
         }));
+        let held_back = datagrams && self.waits_for_neighbours(state);
         if state.gate.admits(strategy)
+            && !held_back
             && let Err(source) = put_in(state, number)
         {
             let refused = state.listeners.pop();
@@ -235,14 +243,25 @@ impl Core {
 
     /// Stops accepting and asks connections that wait for a further request to close. What is
     /// queued on listeners is accepted first: a wake-up that this worker received may have been
-    /// the only one.
+    /// the only one. Datagrams are received further where no other worker follows, for the sessions
+    /// that there are.
     pub fn drain(&self) {
         if std::mem::replace(&mut self.state().draining, true) {
             return;
         }
         self.stats().set(Gauge::Balancing, part::NONE);
+        let goes_on_reading = self.goes_on_reading();
         let count = self.state().listeners.len() as u32;
-        (0..count).for_each(|listener| self.leave(listener));
+        for listener in 0..count {
+            let streams =
+                self.state().listeners[listener as usize].as_ref().is_none_or(Listener::has_streams);
+            if streams || !goes_on_reading {
+                self.leave(listener);
+            }
+        }
+        if !goes_on_reading {
+            self.stop_reading();
+        }
         let kept: Vec<Token> = {
             let slots = &self.state().slots;
             let kept = slots.idle_slots().filter(|slot| slots[*slot].idle == Some(Idle::Further));

@@ -13,6 +13,7 @@ use crate::backend::{Mode, Registration, Report};
 use crate::close::CloseReason;
 use crate::connection::{Asked, Holder, NONE};
 use crate::core::{Core, State};
+use crate::datagram;
 use crate::event::{Direction, EventId, Flags, Handler};
 use crate::posted::QueueName;
 use crate::stats::{Counter, Gauge};
@@ -114,6 +115,7 @@ impl Core {
             Token::NOTIFIER => return self.take_notification(),
             // It has done its work by ending the wait.
             Token::ALARM => return,
+            Token::INBOX => return self.take_inbox(),
             _ => {}
         }
         let Some((slot, handlers)) = self.note_readiness(report, posting) else { return };
@@ -179,6 +181,15 @@ impl Core {
             notifier.reset();
         }
         notifier.take_woken().into_iter().for_each(|token| self.wake(token));
+    }
+}
+
+impl Core {
+    fn take_inbox(&self) {
+        let inbox = self.state().sessions.inbox;
+        if let Some(event) = inbox {
+            datagram::take_inbox(self, event);
+        }
     }
 }
 

@@ -83,6 +83,8 @@ named_words! {
         DatagramsReceived = "datagrams_received",
         /// Datagrams sent.
         DatagramsSent = "datagrams_sent",
+        /// Datagrams handed over to the worker that has their session.
+        DatagramsHandedOver = "datagrams_handed_over",
         /// Datagrams given up: a session's queue or the network was full, or no slot was free.
         DatagramsDropped = "datagrams_dropped",
         /// Nanoseconds spent asleep in the backend's wait.

@@ -14,6 +14,9 @@ impl Token {
     /// The token of the worker's alarm (`timer_resolution`), which takes no slot either.
     pub const ALARM: Token = Token::new(u32::MAX, 1);
 
+    /// The token of the worker's inbox for datagrams, which takes none either.
+    pub const INBOX: Token = Token::new(u32::MAX, 2);
+
     /// The token of `index` in `generation`.
     pub const fn new(index: u32, generation: u32) -> Self {
         Self((generation as u64) << 32 | index as u64)

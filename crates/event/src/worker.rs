@@ -211,10 +211,11 @@ impl Drop for Worker {
             let tasks = self.core.state().tasks.take_all();
             let listeners = std::mem::take(&mut self.core.state().listeners);
             let keepers = std::mem::take(&mut self.core.state().keepers);
-            if tasks.is_empty() && listeners.is_empty() && keepers.is_empty() {
+            let services = self.core.state().sessions.take_services();
+            if tasks.is_empty() && listeners.is_empty() && keepers.is_empty() && services.is_empty() {
                 break;
             }
-            drop((tasks, listeners, keepers));
+            drop((tasks, listeners, keepers, services));
         }
         self.core.forget_current();
     }

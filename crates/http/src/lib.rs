@@ -25,6 +25,7 @@ pub mod config;
 mod encoding;
 mod error_pages;
 mod exchange;
+mod facts;
 #[doc(hidden)]
 pub mod fuzz;
 pub(crate) mod h1;

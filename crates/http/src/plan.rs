@@ -271,6 +271,16 @@ impl Plan {
         &self.0.listeners
     }
 
+    /// Takes over what an earlier plan knows of servers that this one has too.
+    pub fn inherit(&self, before: &Plan) {
+        for plan in &self.0.upstreams {
+            let same = before.0.upstreams.iter().find(|other| other.name() == plan.name());
+            if let Some(same) = same {
+                plan.inherit(same);
+            }
+        }
+    }
+
     /// The files that access logs are written to, each once. The master creates them so that workers, with
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {

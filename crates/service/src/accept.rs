@@ -1,5 +1,7 @@
 //! Accept strategies by their names in the config, and the listeners that services need.
 
+use std::fmt;
+
 use drover_config::{ListenAddress, Place};
 use drover_event::Strategy;
 
@@ -63,6 +65,12 @@ pub struct Listener {
     pub client_first: bool,
     /// Where the config mentions it; where it sets the strategy, if it does.
     pub place: Option<Place>,
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}{}", if self.udp { "udp:" } else { "" }, self.address)
+    }
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@
 //! # fn worker(config: &drover_stream::config::Stream, core: &drover_event::Core) -> Result<(), Box<dyn std::error::Error>> {
 //! let plan = drover_stream::Plan::new(config, 1)?;
 //! let started = plan.start(core)?;
-//! for (listener, service) in plan.listeners().zip(&started.services) {
+//! for (listener, _service) in plan.listeners().zip(&started.services) {
 //!     println!("{} is passed on", listener.address);
-//!     // core.listen(socket, options, service.clone())?;
+//!     // core.listen(socket, options, ...)?, or core.listen_datagrams, as the service is.
 //! }
 //! started.logs.flush();
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Where to read first: `tcp.rs` (a connection from accept to close), `record.rs` (what is known of it, for the
+//! Where to read first: `tcp.rs` (a connection from accept to close), `udp.rs` (a session of datagrams), `record.rs` (what is known of it, for the
 //! log), `client_hello.rs` (the name that a TLS client asks for).
 //!
 //! Architecture invariant: which server is chosen, and what its failures mean, is the business of
@@ -30,8 +30,9 @@ mod reason;
 mod record;
 mod server;
 mod tcp;
+mod udp;
 mod variables;
 
 pub use plan::{Plan, PlanError};
 pub use reason::CloseReason;
-pub use server::{StartError, Started};
+pub use server::{Behind, StartError, Started};

@@ -61,6 +61,8 @@ pub(crate) struct Compiled {
 pub(crate) struct UpstreamPlan {
     pub(crate) plan: drover_upstream::Plan,
     pub(crate) hash: Option<Template>,
+    /// Whether another server may be tried where one fails.
+    pub(crate) has_several: bool,
 }
 
 /// A proxy.
@@ -74,6 +76,10 @@ pub(crate) struct Server {
     pub(crate) idle_timeout: Duration,
     pub(crate) half_closed_timeout: Option<Duration>,
     pub(crate) preread_timeout: Duration,
+    /// Datagrams of a client that make a session; 0 for any number.
+    pub(crate) requests: u64,
+    /// Datagrams that answer each of these; `None` for any number.
+    pub(crate) responses: Option<u64>,
     pub(crate) upload_rate: Option<NonZeroU64>,
     pub(crate) download_rate: Option<NonZeroU64>,
     pub(crate) log: Option<LogUse>,
@@ -168,6 +174,8 @@ impl<'a> Compiler<'a> {
             idle_timeout: config.idle_timeout,
             half_closed_timeout: config.half_closed_timeout,
             preread_timeout: config.preread_timeout,
+            requests: config.requests,
+            responses: config.responses,
             upload_rate: rate(config.upload_rate),
             download_rate: rate(config.download_rate),
             log,
@@ -194,13 +202,15 @@ impl<'a> Compiler<'a> {
         let config = config.ok_or_else(|| PlanError::UnknownUpstream { name: name.to_owned() })?;
         let hash = config.hash.as_ref().map(|text| parse(text, || format!("`hash` of upstream \"{name}\"")));
         let plan = drover_upstream::Plan::new(name, config, self.workers)?;
-        Ok(UpstreamPlan { plan, hash: hash.transpose()? })
+        let named = config.servers.iter().any(|server| server.has_name());
+        let has_several = config.tries > 1 && (named || config.servers.len() > 1);
+        Ok(UpstreamPlan { plan, hash: hash.transpose()?, has_several })
     }
 
     fn address(&self, address: &ServerAddress) -> Result<UpstreamPlan, PlanError> {
         let config = upstream::Upstream::new(vec![upstream::Server::new(address.clone())]);
         let plan = drover_upstream::Plan::new(&address.to_string(), &config, self.workers)?;
-        Ok(UpstreamPlan { plan, hash: None })
+        Ok(UpstreamPlan { plan, hash: None, has_several: config.servers[0].has_name() })
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {

@@ -4,22 +4,32 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use drover_event::{Core, Service, Stream};
+use drover_event::{Core, DatagramService, Service, Session, Stream};
 use drover_service::access_log::LocalTime;
-use drover_service::{Logs, OpenLogError};
+use drover_service::{Listener, Logs, OpenLogError};
 use drover_upstream::Upstream;
 use jiff::tz::TimeZone;
 
 use crate::complaint::Complaints;
 use crate::plan::{Compiled, Plan};
 use crate::tcp::{self, Tunnel};
+use crate::udp::{self, Exchange};
 
 /// Streams on one worker, ready to take connections.
 pub struct Started {
     /// The services, in the order of [`Plan::listeners`].
-    pub services: Vec<Rc<dyn Service>>,
+    pub services: Vec<Behind>,
     /// The worker's access logs.
     pub logs: Logs,
+}
+
+/// The service behind a listener.
+#[derive(Clone)]
+pub enum Behind {
+    /// For connections.
+    Connections(Rc<dyn Service>),
+    /// For datagrams.
+    Datagrams(Rc<dyn DatagramService>),
 }
 
 /// Why a worker cannot serve.
@@ -49,8 +59,9 @@ impl Plan {
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
         });
-        let service = |(_, server): &(_, usize)| -> Rc<dyn Service> {
-            Rc::new(TcpProxy { worker: Rc::clone(&state), server: *server })
+        let service = |(listener, server): &(Listener, usize)| {
+            let proxy = Rc::new(Proxy { worker: Rc::clone(&state), server: *server });
+            if listener.udp { Behind::Datagrams(proxy) } else { Behind::Connections(proxy) }
         };
         Ok(Started { services: self.0.listeners.iter().map(service).collect(), logs: state.logs.clone() })
     }
@@ -69,14 +80,20 @@ pub(crate) struct WorkerState {
     pub(crate) worker: u32,
 }
 
-/// The service behind one listener for connections.
-struct TcpProxy {
+/// The service behind one listener.
+struct Proxy {
     worker: Rc<WorkerState>,
     server: usize,
 }
 
-impl Service for TcpProxy {
+impl Service for Proxy {
     fn connection(&self, stream: Stream) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(tcp::serve(Tunnel::new(stream, Rc::clone(&self.worker), self.server)))
+    }
+}
+
+impl DatagramService for Proxy {
+    fn session(&self, session: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(udp::serve(Exchange::new(session, Rc::clone(&self.worker), self.server)))
     }
 }

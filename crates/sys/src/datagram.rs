@@ -132,19 +132,26 @@ impl ReceiveBatch {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
+    /// The content of datagram `index` of the last receive.
+    ///
+    /// # Panics
+    /// If `index` is not below [`ReceiveBatch::capacity`].
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let length = (self.headers.messages[index].msg_len as usize).min(self.size);
+        &self.buffer[index * self.size..][..length]
+    }
+
     /// Datagram `index` of the last receive; `None` if its sender has no internet address.
     ///
     /// # Panics
     /// If `index` is not below [`ReceiveBatch::capacity`].
     pub fn get(&self, index: usize) -> Option<Received<'_>> {
         let message = &self.headers.messages[index];
-        let length = (message.msg_len as usize).min(self.size);
         let peer = address::from_storage(
             &MaybeUninit::new(self.headers.addresses[index]),
             message.msg_hdr.msg_namelen as usize,
         )?;
-        let bytes = &self.buffer[index * self.size..][..length];
-        Some(Received { bytes, peer, local: local_address(&message.msg_hdr) })
+        Some(Received { bytes: self.bytes(index), peer, local: local_address(&message.msg_hdr) })
     }
 }
 

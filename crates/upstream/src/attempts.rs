@@ -16,12 +16,19 @@ use crate::words::Tally;
 /// The most servers that one request tries.
 pub const TRIES_MOST: usize = 16;
 
+/// A connection that was used this long ago is not being closed by its server for having been idle: none
+/// of the usual ones waits for less than 2 s.
+const RECENT_MS: u64 = 1000;
+
 /// Which connection an attempt may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Connection {
     /// A kept one, or a new one.
     Any,
-    /// A new one only: for what must not be sent to a server that may be about to close.
+    /// One that was used within the last second, or a new one: for what must not be sent twice. A server
+    /// may be closing a connection that was idle for longer, and nobody could tell what it received.
+    Recent,
+    /// A new one.
     Fresh,
 }
 
@@ -72,14 +79,11 @@ impl Attempts {
         connection: Connection,
         read_timeout: Duration,
     ) -> Result<Lease, Failure> {
-        let fresh = self.again || connection == Connection::Fresh;
+        let connection = if self.again { Connection::Fresh } else { connection };
         let claim = self.claim_resolved(core).await?;
-        let claim = match fresh {
-            true => claim,
-            false => match claim.take_kept(core, read_timeout) {
-                Ok(lease) => return Ok(lease),
-                Err(claim) => claim,
-            },
+        let claim = match claim.take_kept(core, connection, read_timeout) {
+            Ok(lease) => return Ok(lease),
+            Err(claim) => claim,
         };
         // Boxed, so that a request that finds a kept connection does not carry room for making one.
         Box::pin(claim.connect(core, read_timeout)).await
@@ -157,12 +161,22 @@ impl Attempts {
 }
 
 impl Claim {
-    /// A kept connection for this claim; the claim back where there is none.
+    /// A kept connection for this claim, if `connection` allows it; the claim back where there is none.
     ///
     /// # Errors
     /// The claim itself.
-    pub fn take_kept(self, core: &Core, read_timeout: Duration) -> Result<Lease, Claim> {
-        match self.upstream().take_kept(core, self.peer(), read_timeout) {
+    pub fn take_kept(
+        self,
+        core: &Core,
+        connection: Connection,
+        read_timeout: Duration,
+    ) -> Result<Lease, Claim> {
+        let longest_idle = match connection {
+            Connection::Any => u64::MAX,
+            Connection::Recent => RECENT_MS,
+            Connection::Fresh => return Err(self),
+        };
+        match self.upstream().take_kept(core, self.peer(), longest_idle, read_timeout) {
             Some((stream, requests)) => {
                 self.peer().count(Tally::Reused, 1);
                 Ok(Lease::new(self, stream, requests.saturating_add(1)))

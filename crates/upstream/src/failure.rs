@@ -128,8 +128,10 @@ impl Cause {
 
     /// The cause behind a connection that did not come about.
     pub fn of_connect(error: &ConnectError) -> Cause {
-        match error.failure {
+        match &error.failure {
             ConnectFailure::TimedOut(_) => Cause::ConnectTimedOut,
+            // No port of this machine is left (connect(2)): that is not the server's fault.
+            ConnectFailure::Refused(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Cause::Local,
             ConnectFailure::Refused(_) => Cause::Refused,
             ConnectFailure::Local(_) | ConnectFailure::NoSlot => Cause::Local,
         }
@@ -225,5 +227,17 @@ mod tests {
             assert_eq!(Cause::Reset.next(false, sent, repeatable), Next::Another);
             assert_eq!(Cause::ReceiveTimedOut.next(true, sent, repeatable), Next::Another);
         }
+    }
+
+    #[test]
+    fn a_port_that_is_not_to_be_had_is_not_the_servers_fault() {
+        let target = drover_event::Target::Unix("/x".into());
+        let cause = |kind: io::ErrorKind| {
+            let failure = ConnectFailure::Refused(kind.into());
+            Cause::of_connect(&ConnectError { target: target.clone(), failure })
+        };
+        assert_eq!(cause(io::ErrorKind::AddrNotAvailable), Cause::Local);
+        assert_eq!(cause(io::ErrorKind::ConnectionRefused), Cause::Refused);
+        assert_eq!(cause(io::ErrorKind::HostUnreachable), Cause::Refused);
     }
 }

@@ -57,8 +57,8 @@
 //!   header speaks for one client: it is never kept.
 //! * **[`Sent`]** is `Something` as soon as one byte was handed to the kernel. **[`Repeatable`]** is `Yes`
 //!   only for what may arrive twice and can be sent again from its first byte; once a byte of the response
-//!   went to the client, it is `No`. For what must not be repeated, [`Connection::Fresh`] avoids kept
-//!   connections, which the server may be closing at this very moment.
+//!   went to the client, it is `No`. For what must not be repeated, [`Connection::Recent`] avoids kept
+//!   connections that the server may be closing at this very moment.
 //! * **[`Lease::confirm`]** as soon as the server is known to work. A stream that lasts for hours should not
 //!   have to end before failures are forgotten; [`Lease::keep`] and [`Lease::done`] confirm too.
 //! * A lease that is **dropped** says nothing about the server: that is right when the client went away.

@@ -182,6 +182,7 @@ mod tests {
     use crate::config::Server;
     use crate::passive::{self, Standing};
     use crate::words::Tally;
+    use proptest::prelude::*;
 
     const NOW: Millis = Millis::new(50_000);
 
@@ -253,5 +254,55 @@ mod tests {
         let plan = plan(|_| (), Balance::RoundRobin);
         let error = Peers::build(&plan, 2, None).expect_err("two workers");
         assert_eq!(error.to_string(), "upstream \"test\" has no words for worker 2");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take { worker: usize, peer: usize },
+        Give { worker: usize, peer: usize },
+        Die { worker: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..3usize, 0..2usize).prop_map(|(worker, peer)| Step::Take { worker, peer }),
+            5 => (0..3usize, 0..2usize).prop_map(|(worker, peer)| Step::Give { worker, peer }),
+            1 => (0..3usize).prop_map(|worker| Step::Die { worker }),
+        ]
+    }
+
+    proptest! {
+        /// Whatever workers take, give back, or die with: what is counted is what living workers have, and
+        /// never more than the limit.
+        #[test]
+        fn what_is_under_way_is_what_living_workers_have(steps in proptest::collection::vec(step(), 1..80)) {
+            let config = plan(|server| server.max_connections = 4, Balance::RoundRobin).config().clone();
+            let plan = Plan::new("test", &config, 3).expect("memory");
+            let mut workers: Vec<Peers> = (0..3).map(|number| worker(&plan, number)).collect();
+            let mut have = [[0u64; 2]; 3];
+            for step in steps {
+                match step {
+                    Step::Take { worker, peer } => {
+                        let all: u64 = have.iter().map(|have| have[peer]).sum();
+                        prop_assert_eq!(workers[worker].all[peer].acquire(), all < 4);
+                        have[worker][peer] += u64::from(all < 4);
+                    }
+                    Step::Give { worker, peer } if have[worker][peer] > 0 => {
+                        workers[worker].all[peer].release();
+                        have[worker][peer] -= 1;
+                    }
+                    Step::Give { .. } => {}
+                    Step::Die { worker: number } => {
+                        workers[number] = worker(&plan, number as u32);
+                        have[number] = [0; 2];
+                    }
+                }
+                for peer in 0..2 {
+                    let all: u64 = have.iter().map(|have| have[peer]).sum();
+                    prop_assert_eq!(workers[0].all[peer].active(), all);
+                    prop_assert_eq!(plan.words().total(peer, Tally::Active), all);
+                }
+            }
+        }
     }
 }

@@ -230,15 +230,18 @@ impl Upstream {
         }
     }
 
-    /// The connection with `peer` that was kept last, and how many requests it has had.
+    /// The connection with `peer` that was kept last, if it has not been idle for longer than this, and how
+    /// many requests it has had.
     pub(crate) fn take_kept(
         &self,
         core: &Core,
         peer: &Peer,
+        longest_idle_ms: u64,
         read_timeout: Duration,
     ) -> Option<(Stream, u32)> {
         loop {
-            let connection = peer.kept.borrow_mut().pop()?;
+            let fits = |last: &mut KeptConnection| core.now().since(last.since) <= longest_idle_ms;
+            let connection = peer.kept.borrow_mut().pop_if(fits)?;
             self.one_less(peer);
             match core.take_kept(connection.kept, read_timeout) {
                 Ok(stream) => return Some((stream, connection.requests)),

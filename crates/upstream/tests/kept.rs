@@ -123,6 +123,24 @@ fn a_fresh_connection_is_none_that_was_kept() {
 }
 
 #[test]
+fn what_must_not_be_sent_twice_gets_no_connection_that_was_idle_for_long() {
+    let peer = Backend::start("a");
+    let config = upstream(vec![server(peer.address)]);
+    run(Settings::default(), async move |core: Core| {
+        let upstream = start(&core, &config);
+        ask(&core, &upstream).await.expect("a lease").1.keep();
+        let lease = upstream.begin(0).next(&core, Connection::Recent, LONG).await.expect("a lease");
+        assert!(lease.reused(), "just used");
+        lease.keep();
+        core.sleep(Duration::from_millis(1100)).await;
+        let lease = upstream.begin(0).next(&core, Connection::Recent, LONG).await.expect("a lease");
+        assert!(!lease.reused());
+        let lease = upstream.begin(0).next(&core, Connection::Any, LONG).await.expect("a lease");
+        assert!(lease.reused(), "it is still there for others");
+    });
+}
+
+#[test]
 fn kept_connections_give_way_when_slots_are_short() {
     let peer = Backend::start("a");
     let config = upstream(vec![server(peer.address)]);

@@ -39,7 +39,7 @@ fn summary(config: &Config, warnings: &Findings, system: &System) -> String {
     let listeners: Vec<String> = config
         .listeners()
         .iter()
-        .map(|listener| format!("{} ({})", listener.address, config.accept_in_force(listener, system).accept))
+        .map(|listener| format!("{listener} ({})", config.accept_in_force(listener, system).accept))
         .collect();
     match listeners.is_empty() {
         true => format!("{ok}: {workers} of {slots}, listening nowhere"),

@@ -24,6 +24,7 @@ use crate::activation::{self, ActivationError, Passed};
 use crate::cli::ConfigFile;
 use crate::config::{Config, System};
 use crate::daemonise::{Launcher, output_without_waiting};
+use crate::datagrams::KnownSeats;
 use crate::generation::{Generation, PrepareError, address_of};
 use crate::lock::LockError;
 use crate::log;
@@ -262,6 +263,7 @@ fn alone(
         strategies: Rc::clone(&first.strategies),
         block,
         seats: Rc::clone(&first.seats),
+        known_seats: KnownSeats::default(),
         mutex: board.accept_mutex(Pid::this()),
         channel: None,
         complaint: None,

@@ -18,9 +18,15 @@ pub(crate) struct InForce {
 impl Config {
     /// The strategy of a listener: its own or that of `[events]`, or what that falls back to.
     pub(crate) fn accept_in_force(&self, listener: &Listener, system: &System) -> InForce {
+        let workers = self.worker_count(system);
+        if listener.udp {
+            // Not a matter of choice, and of no warning.
+            let accept = if workers > 1 { Accept::Reuseport } else { Accept::Shared };
+            return InForce { accept, reason: None };
+        }
         let wanted = listener.accept.unwrap_or(*self.events.accept);
         let exclusive = self.events.backend == Backend::Epoll;
-        in_force(wanted, &listener.address, self.worker_count(system), *self.process.master, exclusive)
+        in_force(wanted, &listener.address, workers, *self.process.master, exclusive)
     }
 }
 

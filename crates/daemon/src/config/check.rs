@@ -60,10 +60,7 @@ impl Config {
                 continue;
             }
             findings
-                .warning(
-                    place,
-                    format!("{} uses `{}` instead of `{wanted}`", listener.address, in_force.accept),
-                )
+                .warning(place, format!("{listener} uses `{}` instead of `{wanted}`", in_force.accept))
                 .label(reason);
             said.push(place);
         }

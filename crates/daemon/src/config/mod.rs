@@ -39,7 +39,7 @@ drover_config::table! {
         pub events: Events = Events::default(),
         /// The HTTP service.
         pub http: Http = Http::default(),
-        /// The stream service: TCP connections passed on to servers.
+        /// The stream service: TCP and UDP passed on to servers.
         pub stream: Stream = Stream::default(),
     }
 }

@@ -219,6 +219,10 @@ fn the_effective_config_of_streams_reads_back_as_itself() {
         listen = ["127.0.0.1:5432"]
         proxy_pass = "db"
         [[stream.servers]]
+        listen = [{ address = "127.0.0.1:5432", udp = true }]
+        proxy_pass = "127.0.0.1:53"
+        responses = 1
+        [[stream.servers]]
         listen = [{ address = "[::1]:443", tcp_keepalive = "75s" }]
         server_names = { "*.example.org" = "127.0.0.1:9", "a.example" = "db" }
         upload_rate = "100k"

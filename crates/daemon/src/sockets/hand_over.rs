@@ -90,6 +90,7 @@ impl Sockets {
             before: None,
             passed: handed.passed,
             path,
+            unbound: 0,
         });
         group.sockets.extend(sockets);
         Ok(())
@@ -111,6 +112,7 @@ impl Sockets {
             before: None,
             passed: true,
             path: None,
+            unbound: 0,
         };
         self.groups.insert(address, group);
     }
@@ -142,8 +144,8 @@ impl Sockets {
         let mut steered = false;
         for (address, group) in &self.groups {
             let kept = others.get(&name_of(address)).copied().unwrap_or(0);
-            let Some(first) = group.sockets.first().filter(|_| (1..group.sockets.len()).contains(&kept))
-            else {
+            let may_steer = !address.udp && (1..group.sockets.len()).contains(&kept);
+            let Some(first) = group.sockets.first().filter(|_| may_steer) else {
                 continue;
             };
             match listen::steer(first.as_fd(), kept as u32) {

@@ -11,7 +11,7 @@ use drover_sys::listen;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 use tracing::debug;
 
-use super::{Address, Before, Group, Sockets, Wanted, steer_to};
+use super::{Address, Before, Group, Sockets, Wanted, datagrams, steer_to};
 use crate::owned_path::OwnedPath;
 use crate::plan::Step;
 use crate::unix_socket;
@@ -29,6 +29,9 @@ pub(super) fn prepare_group(
     step: Step,
     wanted: Wanted,
 ) -> io::Result<Group> {
+    if address.udp {
+        return datagrams::prepare(held, address, wanted);
+    }
     let old = held.groups.get(address);
     let mut group = Group {
         sockets: old.map_or_else(Vec::new, |group| group.members().map(Rc::clone).collect()),
@@ -38,6 +41,7 @@ pub(super) fn prepare_group(
         before: old.map(|group| Before { members: group.members().count(), in_use: group.sockets.len() }),
         passed: old.is_some_and(|group| group.passed),
         path: old.and_then(|group| group.path.clone()),
+        unbound: 0,
     };
     match step {
         Step::Keep | Step::Close => {}

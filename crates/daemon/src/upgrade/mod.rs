@@ -364,8 +364,9 @@ impl Master {
     }
 
     fn cede_to(&mut self, pid: Pid) {
-        self.upgrade.tell(&Message::Leaving);
+        // Systemd first: what the other one says as soon as it hears must not come before.
         self.notifier.hand_over_to(pid);
+        self.upgrade.tell(&Message::Leaving);
     }
 
     fn doom(&mut self, pid: Pid) {

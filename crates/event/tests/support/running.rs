@@ -36,7 +36,8 @@ impl Running {
         let socket = TcpListener::bind("127.0.0.1:0").expect("listener");
         socket.set_nonblocking(true).expect("non-blocking");
         let address = socket.local_addr().expect("address");
-        Self::run(backend, address, move |core, options| {
+        let settings = Settings { backend, ..Settings::default() };
+        Self::run(settings, address, move |core, options| {
             core.listen(socket.into(), options, Rc::new(make())).expect("listening");
         })
     }
@@ -47,16 +48,25 @@ impl Running {
         bind: &str,
         make: impl FnOnce() -> S + Send + 'static,
     ) -> Self {
+        Self::start_datagrams_with(Settings { backend, ..Settings::default() }, bind, make)
+    }
+
+    /// The same with settings of its own.
+    pub fn start_datagrams_with<S: DatagramService + 'static>(
+        settings: Settings,
+        bind: &str,
+        make: impl FnOnce() -> S + Send + 'static,
+    ) -> Self {
         let socket = UdpSocket::bind(bind).expect("socket");
         socket.set_nonblocking(true).expect("non-blocking");
         let address = socket.local_addr().expect("address");
-        Self::run(backend, address, move |core, options| {
-            core.listen_datagrams(socket.into(), options, Rc::new(make())).expect("listening");
+        Self::run(settings, address, move |core, options| {
+            core.listen_datagrams(socket.into(), address, options, Rc::new(make())).expect("listening");
         })
     }
 
     fn run(
-        backend: BackendKind,
+        settings: Settings,
         address: SocketAddr,
         listen: impl FnOnce(&Core, ListenerOptions) + Send + 'static,
     ) -> Self {
@@ -70,7 +80,6 @@ impl Running {
                 balance: None,
                 notifier: None,
             };
-            let settings = Settings { backend, ..Settings::default() };
             let mut worker = Worker::new(settings, shared).expect("worker");
             let options = ListenerOptions {
                 address: address.to_string(),

@@ -1,11 +1,11 @@
 //! What is checked across the keys of `[stream]`. Pure: nothing here asks the system.
 
-use drover_config::{Findings, ListenAddress, nearest};
+use drover_config::{Findings, ListenAddress, Located, ServerAddress, nearest};
 use drover_service::check::{LogFormats, variables};
 
 use crate::variables::{Template, Variable, check_variables};
 
-use super::{AccessLog, BUILT_IN_LOG_FORMATS, Server, Stream, Target};
+use super::{AccessLog, BUILT_IN_LOG_FORMATS, Listen, Server, Stream, Target};
 
 impl Stream {
     /// Adds findings about everything that goes across keys.
@@ -26,6 +26,8 @@ impl Stream {
             }
             check_listen(server, findings);
             self.check_targets(server, findings);
+            self.check_reachable(server, findings);
+            check_effect(server, findings);
         }
     }
 
@@ -46,6 +48,28 @@ impl Stream {
                     .error(upstream.servers.place(), format!("nothing can name the upstream \"{name}\""))
                     .label("with a colon in it, a name is taken for an address");
             }
+        }
+    }
+
+    /// Unix sockets are for connections only.
+    fn check_reachable(&self, server: &Server, findings: &mut Findings) {
+        let Some(target) =
+            server.proxy_pass.as_ref().filter(|_| server.listen.iter().any(|listen| listen.udp))
+        else {
+            return;
+        };
+        let is_unix = |address: &ServerAddress| matches!(address, ServerAddress::Unix(_));
+        let wrong = match &**target {
+            Target::Address(address) => is_unix(address),
+            Target::Upstream(name) => self
+                .upstreams
+                .get(name)
+                .is_some_and(|upstream| upstream.servers.iter().any(|server| is_unix(&server.address))),
+        };
+        if wrong {
+            findings
+                .error(target.place(), "datagrams cannot be passed on to a unix socket")
+                .label("has a server that is one");
         }
     }
 
@@ -96,14 +120,55 @@ fn check_listen(server: &Server, findings: &mut Findings) {
     }
     for listen in server.listen.iter() {
         let unix = matches!(listen.address, ListenAddress::Unix(_));
+        let internet = matches!(listen.address, ListenAddress::Tcp(_));
         let v6 = matches!(&listen.address, ListenAddress::Tcp(address) if address.is_ipv6());
+        if listen.udp && !internet {
+            findings
+                .error(listen.place(), format!("{} is for connections only", listen.address))
+                .label("`udp` needs an IP address and a port");
+        }
         let without_effect = [
             ("ipv6_only", !listen.ipv6_only && !v6, "this is not an IPv6 address"),
-            ("deferred", listen.deferred && unix, "this is no TCP"),
-            ("tcp_keepalive", listen.tcp_keepalive.is_some() && unix, "this is no TCP"),
+            ("deferred", listen.deferred && (unix || listen.udp), "this is no TCP"),
+            ("tcp_keepalive", listen.tcp_keepalive.is_some() && (unix || listen.udp), "this is no TCP"),
+            ("backlog", listen.backlog.is_some() && listen.udp, "datagrams are not accepted"),
+            (
+                "accept",
+                listen.accept.is_some() && listen.udp,
+                "each worker has a socket for datagrams of its own",
+            ),
         ];
         for (key, _, why) in without_effect.into_iter().filter(|(_, is_so, _)| *is_so) {
             findings.warning(listen.place(), format!("`{key}` has no effect here")).label(why);
+        }
+    }
+}
+
+/// Keys that only mean something for the other kind of listener.
+fn check_effect(server: &Server, findings: &mut Findings) {
+    let is_udp = |listen: &Located<Listen>| listen.udp;
+    let (some_udp, all_udp) = (server.listen.iter().any(is_udp), server.listen.iter().all(is_udp));
+    if let (true, Some(first)) = (some_udp, server.server_names.values().next()) {
+        findings
+            .error(first.place(), "datagrams ask for no name")
+            .label("`server_names` needs clients that speak TLS over TCP")
+            .help("give datagrams a server of their own, with `proxy_pass` alone");
+    }
+    let of_connections = [
+        ("half_closed_timeout", server.half_closed_timeout.is_some()),
+        ("upload_rate", server.upload_rate.bytes() > 0),
+        ("download_rate", server.download_rate.bytes() > 0),
+    ];
+    let of_datagrams = [("requests", server.requests > 0), ("responses", server.responses.is_some())];
+    let without_effect = [
+        (all_udp, &of_connections[..], "all addresses are for datagrams"),
+        (!some_udp, &of_datagrams, "all addresses are for connections"),
+    ];
+    for (_, keys, why) in
+        without_effect.into_iter().filter(|(applies, ..)| *applies && !server.listen.is_empty())
+    {
+        for (key, _) in keys.iter().filter(|(_, set)| *set) {
+            findings.warning(server.listen.place(), format!("`{key}` has no effect here")).label(why);
         }
     }
 }

@@ -6,11 +6,13 @@ use drover_config::{ListenAddress, Node, Output, Place, Reader, Shorthand, Value
 use drover_service::{Accept, Listener, Probes};
 
 drover_config::table! {
-    /// An address to accept connections on.
+    /// An address to accept connections or datagrams on.
     #[table(inline, shorthand)]
     pub struct Listen {
         /// "ip:port", "[v6]:port" or "unix:/path".
         pub address: ListenAddress,
+        /// Whether it is for datagrams rather than connections.
+        pub udp: bool = false,
         /// Who gets a new connection; else as [events] accept says.
         #[example = "\"exclusive\""]
         pub accept: Option<Accept> = None,
@@ -20,7 +22,7 @@ drover_config::table! {
         pub backlog: Option<u32> = None,
         /// Whether the kernel reports a connection only once it sent something (TCP_DEFER_ACCEPT).
         pub deferred: bool = false,
-        /// Whether an IPv6 address takes no IPv4 connections.
+        /// Whether an IPv6 address takes no IPv4 connections or datagrams.
         pub ipv6_only: bool = true,
         /// Silence after which the kernel probes whether a client is still there (SO_KEEPALIVE).
         #[example = "\"60s\""]
@@ -31,14 +33,22 @@ drover_config::table! {
 impl Listen {
     /// An address without options.
     pub fn new(address: ListenAddress) -> Listen {
-        Listen { address, accept: None, backlog: None, deferred: false, ipv6_only: true, tcp_keepalive: None }
+        Listen {
+            address,
+            udp: false,
+            accept: None,
+            backlog: None,
+            deferred: false,
+            ipv6_only: true,
+            tcp_keepalive: None,
+        }
     }
 
     /// What the daemon has to open; `place` is where the config says so.
     pub fn listener(&self, place: Option<Place>) -> Listener {
         Listener {
             address: self.address.clone(),
-            udp: false,
+            udp: self.udp,
             accept: self.accept,
             backlog: self.backlog,
             deferred: self.deferred,

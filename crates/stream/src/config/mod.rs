@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 drover_config::table! {
-    /// The stream service: TCP connections passed on to servers.
+    /// The stream service: TCP and UDP passed on to servers.
     pub struct Stream {
         /// The log of connections and sessions.
         pub access_log: AccessLog = AccessLog::default(),
@@ -42,7 +42,7 @@ drover_config::table! {
 drover_config::table! {
     /// A proxy: where it listens, and where it passes on to.
     pub struct Server {
-        /// Addresses to accept connections on.
+        /// Addresses to accept connections or datagrams on.
         pub listen: Located<Vec<Located<Listen>>>,
         /// Where to pass on to: an upstream's name, or an address; without it only what `server_names` knows passes.
         #[example = "\"127.0.0.1:5432\""]
@@ -50,7 +50,7 @@ drover_config::table! {
         /// Upstreams or addresses by the name that a TLS client asks for: exact, "*.example.org" or "www.example.*".
         #[example = "\"mail.example.org\" = \"127.0.0.1:993\""]
         pub server_names: BTreeMap<String, Located<Target>> = BTreeMap::new(),
-        /// Time without a byte either way, after which both sides are closed.
+        /// Time without a byte or datagram either way, after which both sides are closed.
         #[range = SHORTEST..=LONGEST]
         pub idle_timeout: Duration = Duration::from_secs(600),
         /// The same once one side has ended its stream; else as `idle_timeout`.
@@ -60,6 +60,13 @@ drover_config::table! {
         /// Time in which a client has to tell what decides where it is passed on to.
         #[range = SHORTEST..=LONGEST]
         pub preread_timeout: Duration = Duration::from_secs(30),
+        /// Datagrams of a client after which its next one begins another session; 0 for no limit.
+        #[range = 0..=1_000_000_000_000]
+        pub requests: u64 = 0,
+        /// Datagrams that answer each one of a client, after which its session ends; else it ends by `idle_timeout`.
+        #[range = 0..=1_000_000_000]
+        #[example = "1"]
+        pub responses: Option<u64> = None,
         /// The most bytes a second from each client; "0b" for no limit.
         pub upload_rate: Size = Size::from_bytes(0),
         /// The most bytes a second to each client; "0b" for no limit.

@@ -49,6 +49,38 @@ fn names_lead_somewhere_and_can_be_asked_for() {
 }
 
 #[test]
+fn what_datagrams_cannot_have_is_said() {
+    let listen = |options: &str, lines: &str| {
+        messages(&format!(
+            "[[servers]]\nproxy_pass = \"127.0.0.1:1\"\nlisten = [{{ udp = true, {options} }}]\n{lines}"
+        ))
+    };
+    assert_eq!(listen("address = \"127.0.0.1:53\"", ""), NONE);
+    assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix:/run/x is for connections only"]);
+    for option in ["deferred = true", "backlog = 5", "accept = \"mutex\"", "tcp_keepalive = \"5s\""] {
+        let key = option.split(' ').next().expect("a key");
+        let found = listen(&format!("address = \"127.0.0.1:53\", {option}"), "");
+        assert_eq!(found, [format!("`{key}` has no effect here")]);
+    }
+    assert_eq!(
+        listen("address = \"127.0.0.1:53\"", "server_names = { a = \"127.0.0.1:1\" }"),
+        ["datagrams ask for no name"]
+    );
+    for line in ["half_closed_timeout = \"1s\"", "upload_rate = \"1k\"", "download_rate = \"1k\""] {
+        let key = line.split(' ').next().expect("a key");
+        assert_eq!(listen("address = \"127.0.0.1:53\"", line), [format!("`{key}` has no effect here")]);
+    }
+    for line in ["requests = 3", "responses = 1"] {
+        let key = line.split(' ').next().expect("a key");
+        assert_eq!(listen("address = \"127.0.0.1:53\"", line), NONE);
+        let found = messages(&with_server(&format!("proxy_pass = \"127.0.0.1:1\"\n{line}")));
+        assert_eq!(found, [format!("`{key}` has no effect here")]);
+    }
+    let unix = "[[servers]]\nlisten = [{ address = \"127.0.0.1:53\", udp = true }]\nproxy_pass = \"unix:/x\"";
+    assert_eq!(messages(unix), ["datagrams cannot be passed on to a unix socket"]);
+}
+
+#[test]
 fn log_formats_are_defined_and_their_variables_known() {
     assert_eq!(
         messages("access_log = { file = \"/x\", format = \"odd\" }"),

@@ -109,7 +109,7 @@ impl Exchange<'_> {
         let mut before = None;
         loop {
             self.trail.begin(core.now());
-            let (fault, next) = match attempts.next(&core, Connection::Any, self.proxy.read_timeout).await {
+            let (fault, next) = match attempts.next(&core, self.connection(), self.proxy.read_timeout).await {
                 Ok(lease) => {
                     let may_leave = attempts.may_try_another() && self.may_repeat();
                     match self.converse(&lease, incoming, &mut body, may_leave).await {
@@ -279,6 +279,15 @@ impl Exchange<'_> {
     /// as once.
     fn may_repeat(&self) -> bool {
         !self.streamed.get() && self.proxy.retry.repeats(self.asked.head.method)
+    }
+
+    /// Which connection will do. Where the server turns out to have closed it, the request cannot be sent again
+    /// if it must not arrive twice, or if some of it is no longer in memory.
+    fn connection(&self) -> Connection {
+        match self.whole.get() && self.may_repeat() {
+            true => Connection::Any,
+            false => Connection::Recent,
+        }
     }
 
     /// Has a failure counted against the server where it was the server's, and asks what may follow.

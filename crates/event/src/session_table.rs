@@ -1,0 +1,168 @@
+//! Which sessions of datagrams a worker has, for other workers to look up.
+//!
+//! One set of fingerprints for each worker, in shared memory: open addressing with linear probing. Its worker
+//! alone changes it, and entries never move, so that whoever looks meanwhile finds every entry that is neither
+//! being added nor being removed at that moment. Of two keys that share a fingerprint, which are 64 bits that
+//! nobody can foresee, one may be taken for the other; a reader may be told of a session that just ended.
+//! Both must be harmless to it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use drover_sys::memory::SharedWords;
+
+/// Nothing was ever here: a search ends.
+const EMPTY: u64 = 0;
+/// Something was here: a search goes on.
+const REMOVED: u64 = 1;
+
+/// The word that says whether the worker reads its datagram sockets.
+const READING: usize = 0;
+/// The word that says whether others take over its sockets.
+const FOLLOWED: usize = 1;
+/// Words before the set.
+const HEADER: usize = 8;
+
+/// A worker's set of sessions.
+#[derive(Clone, Debug)]
+pub struct SessionTable {
+    words: Arc<SharedWords>,
+    /// The capacity, a power of two, less one.
+    mask: usize,
+}
+
+impl SessionTable {
+    /// An empty set for at most `sessions` sessions, which this process and its later children see.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports.
+    pub fn anonymous(sessions: u32) -> io::Result<Self> {
+        // At most half full, so that searches stay short.
+        let capacity = (sessions as usize * 2).next_power_of_two();
+        Ok(Self { words: Arc::new(SharedWords::anonymous(HEADER + capacity)?), mask: capacity - 1 })
+    }
+
+    /// Whether the worker reads its datagram sockets now, so that nobody else should.
+    pub fn is_reading(&self) -> bool {
+        self.words[READING].load(Acquire) != 0
+    }
+
+    pub(crate) fn is_followed(&self) -> bool {
+        self.words[FOLLOWED].load(Acquire) != 0
+    }
+
+    /// Workers of a later generation take over the sockets: this one stops reading them when it drains.
+    pub fn set_followed(&self) {
+        self.words[FOLLOWED].store(1, Release);
+    }
+
+    /// Forgets everything: the worker has ended, or begins.
+    pub fn clear(&self) {
+        self.set_reading(false);
+        self.words[FOLLOWED].store(0, Release);
+        self.words[HEADER..].iter().filter(|word| word.load(Acquire) != EMPTY).for_each(|word| {
+            word.store(EMPTY, Release);
+        });
+    }
+
+    pub(crate) fn set_reading(&self, reading: bool) {
+        self.words[READING].store(u64::from(reading), Release);
+    }
+
+    /// Adds a fingerprint that is not in the set. Where there is no room for it, nobody else will know of the
+    /// session.
+    pub(crate) fn insert(&self, fingerprint: u64) {
+        let fingerprint = legal(fingerprint);
+        let free = self.places(fingerprint).find(|place| self.at(*place) <= REMOVED);
+        if let Some(place) = free {
+            self.words[HEADER + place].store(fingerprint, Release);
+        }
+    }
+
+    /// Takes a fingerprint out.
+    pub(crate) fn remove(&self, fingerprint: u64) {
+        let Some(place) = self.find(legal(fingerprint)) else { return };
+        self.words[HEADER + place].store(REMOVED, Release);
+        // In front of a place that ends searches, none has to be kept going.
+        let mut place = place;
+        while self.at(place) == REMOVED && self.at((place + 1) & self.mask) == EMPTY {
+            self.words[HEADER + place].store(EMPTY, Release);
+            place = place.wrapping_sub(1) & self.mask;
+        }
+    }
+
+    /// Whether the worker has a session with this fingerprint.
+    pub(crate) fn contains(&self, fingerprint: u64) -> bool {
+        self.find(legal(fingerprint)).is_some()
+    }
+
+    fn find(&self, fingerprint: u64) -> Option<usize> {
+        let places = self.places(fingerprint).take_while(|place| self.at(*place) != EMPTY);
+        let mut places = places.skip_while(|place| self.at(*place) != fingerprint);
+        places.next()
+    }
+
+    /// The places to look at, from the one the fingerprint points to.
+    fn places(&self, fingerprint: u64) -> impl Iterator<Item = usize> {
+        let (start, mask) = (fingerprint as usize, self.mask);
+        (0..=mask).map(move |step| start.wrapping_add(step) & mask)
+    }
+
+    fn at(&self, place: usize) -> u64 {
+        self.words[HEADER + place].load(Acquire)
+    }
+}
+
+/// A fingerprint that is no mark.
+fn legal(fingerprint: u64) -> u64 {
+    if fingerprint <= REMOVED { fingerprint + 2 } else { fingerprint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        /// Against a set, with fingerprints that collide all the time.
+        #[test]
+        fn behaves_as_a_set(steps in prop::collection::vec((any::<bool>(), 0u64..40), 1..300)) {
+            let table = SessionTable::anonymous(16).expect("memory");
+            let mut model = HashSet::new();
+            for (adds, key) in steps {
+                let fingerprint = legal(key * 7 % 64);
+                match adds {
+                    true if model.len() < 16 && model.insert(fingerprint) => table.insert(fingerprint),
+                    false if model.remove(&fingerprint) => table.remove(fingerprint),
+                    _ => {}
+                }
+                for key in 0..64 {
+                    let fingerprint = legal(key);
+                    prop_assert_eq!(table.contains(fingerprint), model.contains(&fingerprint));
+                }
+            }
+            model.iter().for_each(|fingerprint| table.remove(*fingerprint));
+            prop_assert!((0..=table.mask).all(|place| table.at(place) == EMPTY || table.at(place) == REMOVED));
+        }
+    }
+
+    #[test]
+    fn a_full_set_is_searched_to_an_end() {
+        let table = SessionTable::anonymous(1).expect("memory");
+        (0..5).for_each(|key| table.insert(10 + key));
+        assert!(table.contains(10) && table.contains(11));
+        assert!(!table.contains(12) && !table.contains(99));
+    }
+
+    #[test]
+    fn an_ended_worker_is_forgotten() {
+        let table = SessionTable::anonymous(4).expect("memory");
+        table.set_reading(true);
+        table.insert(77);
+        assert!(table.is_reading() && table.contains(77));
+        table.clear();
+        assert!(!table.is_reading() && !table.contains(77));
+    }
+}
