@@ -26,7 +26,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) remote: Option<SocketAddr>,
     /// Who is at the other end of the connection: the client, or a proxy before it.
     pub(crate) peer: Option<SocketAddr>,
-    /// Only where a template [needs](Variable::is_local) it.
+    /// Only where a template [needs](crate::variables::Variable::is_local) it.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) body_bytes_sent: u64,
     /// Bytes of the request with its body.
     pub(crate) request_length: u64,
-    /// The answer's head; only where a template [needs](Variable::is_sent_field) it.
+    /// The answer's head; only where a template [needs](crate::variables::Variable::is_sent_field) it.
     pub(crate) sent_head: &'a [u8],
     /// The servers that the request was passed on to.
     pub(crate) trail: Option<&'a Trail>,

@@ -1,4 +1,4 @@
-//! The scoreboard as JSON. [`schema`](super::schema) says what each key means.
+//! The scoreboard as JSON. [`schema`](fn@super::schema) says what each key means.
 
 use drover_event::{CloseReason, Counter, Durations, Gauge, Phase};
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ pub(crate) fn json(snapshot: &Snapshot, now: Now) -> Value {
         "workers": workers,
         "waiting": waiting.iter().map(|worker| worker.number).collect::<Vec<_>>(),
         "listeners": snapshot.listeners.iter().map(|listener| listener_json(listener, snapshot)).collect::<Vec<_>>(),
+        "upstreams": super::servers::json(snapshot),
         "totals": totals_json(snapshot),
         "accept_skew": accept_skew(snapshot),
         "findings": findings.collect::<Vec<_>>(),

@@ -6,6 +6,7 @@ mod findings;
 mod json;
 mod openmetrics;
 mod schema;
+mod servers;
 mod source;
 mod table;
 #[cfg(test)]

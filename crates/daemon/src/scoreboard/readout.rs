@@ -15,7 +15,7 @@ use super::layout::{
 use super::snapshot::{MasterView, Snapshot, Verdict, WorkerView};
 
 /// How often a reader looks again when it met a writer.
-const TRIES: u32 = 100;
+pub(super) const TRIES: u32 = 100;
 
 /// The words of a scoreboard.
 #[derive(Debug)]
@@ -62,7 +62,8 @@ impl Readout {
             exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
                 .map(|word| self.master_word(word)),
         };
-        let mut snapshot = Snapshot { master, workers, listeners, ended };
+        let upstreams = self.servers();
+        let mut snapshot = Snapshot { master, workers, listeners, upstreams, ended };
         snapshot.look_at_queues();
         snapshot
     }

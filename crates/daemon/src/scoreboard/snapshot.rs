@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use drover_event::{CloseReason, Counter, Gauge, Histogram, Lag, Phase, Stats};
 use drover_sys::memory::SharedWords;
+use drover_upstream::shown::UpstreamView;
 use nix::unistd::Pid;
 use thiserror::Error;
 
@@ -138,6 +139,8 @@ pub(crate) struct Snapshot {
     pub(crate) workers: Vec<WorkerView>,
     /// The listeners, by their numbers.
     pub(crate) listeners: Vec<ListenerView>,
+    /// The upstreams of the generation that serves.
+    pub(crate) upstreams: Vec<UpstreamView>,
     pub(super) ended: Vec<u64>,
 }
 

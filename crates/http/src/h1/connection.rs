@@ -2,7 +2,7 @@
 //!
 //! What usually happens needs no waiting and allocates nothing: readable, one receive, the answer made, one
 //! send, idle again. That is [`Conversation::pass`]. Whatever must wait meanwhile (more of a head, a body, a
-//! client that reads slowly, a large file, a delay) goes on in a boxed future, [`at_length`], so that an idle
+//! client that reads slowly, a large file, a delay) goes on in a boxed future, [`at_length`](super::at_length), so that an idle
 //! connection's own future stays small.
 
 use std::io::{self, IoSlice};

@@ -123,7 +123,7 @@ impl Work {
             output: &mut self.output,
             sent: &mut self.sent,
             sent_head: &mut self.sent_head,
-            trail: &mut self.trail,
+            trail: &mut self.route.trail,
             fate: self.fate,
         }
     }
@@ -143,26 +143,37 @@ impl Work {
             // What the client still sends is not the next request.
             (self.fate, self.unread) = (Fate::Close, true);
         }
+        if let Conclusion::Error(status) = conclusion {
+            // The trail stays for the log; with values in use, the next request does not see it.
+            self.route.values.use_them();
+            self.route.course = Course::Error(status);
+            return Ok(());
+        }
+        let concluded = self.close_or_go_on(on, conclusion);
+        self.route.trail.clear();
+        concluded
+    }
+
+    fn close_or_go_on(&mut self, on: &Conversation, conclusion: Conclusion) -> Result<(), StreamError> {
+        let aborted = |why: &str| Err(io::Error::new(io::ErrorKind::ConnectionAborted, why).into());
         match conclusion {
             Conclusion::Sent(sent) => self.finish_sent(on, sent),
             Conclusion::Cut(sent) => {
                 self.finish_sent(on, SentAnswer { fate: Fate::Close, ..sent });
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "an answer is not whole").into());
-            }
-            Conclusion::Error(status) => {
-                self.route.values.use_them();
-                self.route.course = Course::Error(status);
+                return aborted("an answer is not whole");
             }
             Conclusion::Refused(refusal) => self.refuse(on, refusal),
             Conclusion::TimedOut => self.answer_error(on, 408),
             Conclusion::Gone(status) => {
                 self.finish_sent(on, SentAnswer { status, head: 0, body: 0, fate: Fate::Close });
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client closed").into());
+                return aborted("the client closed");
             }
+            Conclusion::Error(_) => {}
         }
         Ok(())
     }
 
+    /// Logs what was sent.
     fn finish_sent(&mut self, on: &Conversation, sent: SentAnswer) {
         self.fate = sent.fate;
         self.begun = (sent.status, sent.head, sent.body);

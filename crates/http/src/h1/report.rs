@@ -26,7 +26,7 @@ impl Work {
                 bytes_sent: head + body + rest,
                 body_bytes_sent: body + rest,
                 sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
-                trail: Some(&self.trail),
+                trail: Some(&self.route.trail),
                 ..*facts
             };
             on.worker.log(on.stream.core(), log, &facts);

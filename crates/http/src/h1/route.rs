@@ -20,6 +20,7 @@ use super::work::Work;
 use crate::config::{PageStatus, Then};
 use crate::error_pages::PageTarget;
 use crate::exchange::Elsewhere;
+use crate::handler::proxy::Trail;
 use crate::limits::Held;
 use crate::path;
 use crate::response;
@@ -62,6 +63,8 @@ pub(crate) struct Route {
     pub(super) held: Vec<Held>,
     /// How long the request has to wait, in microseconds.
     pub(super) hold_us: u64,
+    /// The servers that the request was passed on to.
+    pub(crate) trail: Trail,
 }
 
 /// An error of which a page is shown.
@@ -115,9 +118,10 @@ impl Route {
 
     #[cold]
     fn forget(&mut self) {
-        let mut values = std::mem::take(&mut self.values);
+        let (mut values, mut trail) = (std::mem::take(&mut self.values), std::mem::take(&mut self.trail));
         values.clear();
-        *self = Route { values, ..Route::default() };
+        trail.clear();
+        *self = Route { values, trail, ..Route::default() };
     }
 
     /// From here on an error is an error, without a page.

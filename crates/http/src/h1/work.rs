@@ -25,7 +25,7 @@ use super::rule::Refusal;
 use super::step::Step;
 use crate::exchange::Rest;
 use crate::handler::Handler;
-use crate::handler::proxy::{Memory, Trail};
+use crate::handler::proxy::Memory;
 use crate::plan::Location;
 use crate::response::Fate;
 
@@ -80,7 +80,6 @@ pub(crate) struct Work {
     pub(super) body_is_gone: bool,
     /// For a request that is passed on.
     pub(crate) memory: Option<Box<Memory>>,
-    pub(crate) trail: Trail,
 }
 
 impl Work {
@@ -109,7 +108,6 @@ impl Work {
             body: Body::NONE,
             body_is_gone: false,
             memory: None,
-            trail: Trail::default(),
         }
     }
 

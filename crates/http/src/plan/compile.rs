@@ -35,6 +35,17 @@ pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, P
     Compiler::new(config, workers)?.compile()
 }
 
+fn timeouts(config: &config::Http) -> Timeouts {
+    Timeouts {
+        header: config.client_header_timeout,
+        body: config.client_body_timeout,
+        keepalive: config.keepalive_timeout,
+        send: config.send_timeout,
+        lingering: config.lingering_timeout,
+        lingering_in_all: config.lingering_time,
+    }
+}
+
 struct Compiler<'a> {
     config: &'a config::Http,
     server: Box<str>,
@@ -114,14 +125,7 @@ impl<'a> Compiler<'a> {
                 true => 1,
                 false => config.keepalive_requests,
             },
-            timeouts: Timeouts {
-                header: config.client_header_timeout,
-                body: config.client_body_timeout,
-                keepalive: config.keepalive_timeout,
-                send: config.send_timeout,
-                lingering: config.lingering_timeout,
-                lingering_in_all: config.lingering_time,
-            },
+            timeouts: timeouts(config),
             client_limits: self.limits,
             trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,

@@ -1,8 +1,8 @@
 //! Files beneath a root.
 //!
 //! Plain functions on the request's normal path; the file system is asked only where the worker's cache does
-//! not know ([`store`]). What is found is an [`OpenFile`], which answers: whole, in part, or not at all where the
-//! client has it already. Encoded forms of it are its [`offers`].
+//! not know ([`store`]). What is found is an [open file](crate::open_file_cache), which answers: whole, in part, or
+//! not at all where the client has it already. Encoded forms of it are its [`offers`].
 
 mod listing;
 pub(crate) mod multipart;

@@ -72,9 +72,7 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
     };
     memory.shrink();
     work.memory = Some(memory);
-    let concluded = work.conclude(on, taken, conclusion);
-    work.trail.clear();
-    concluded
+    work.conclude(on, taken, conclusion)
 }
 
 struct Exchange<'a> {
