@@ -20,8 +20,10 @@ fn it_shows_the_daemon_until_q_is_pressed() {
         viewer.parent().expect("a folder").display(),
         std::env::var("PATH").unwrap_or_default()
     );
+    // A terminal made for a pipe has no size.
+    let size = "stty rows 24 columns 80";
     let command =
-        format!("{} top --every 100ms -c {}", binary::drover().display(), drover.config().display());
+        format!("{size}; {} top --every 100ms -c {}", binary::drover().display(), drover.config().display());
     let mut terminal = Command::new(script)
         .args(["-qfec", &command, "/dev/null"])
         .env("PATH", path)
