@@ -1,10 +1,10 @@
 //! What is written for small configurations, to the letter.
 
 use drover_import::report::Outcome;
-use drover_import::{Converted, convert, tree};
+use drover_import::{Converted, Directories, convert, tree};
 
 fn converted(text: &str) -> Converted {
-    convert(&tree::parse("nginx.conf", text).expect("it can be read"))
+    convert(&tree::parse("nginx.conf", text).expect("it can be read"), &Directories::default())
 }
 
 #[track_caller]

@@ -15,6 +15,7 @@ mod source;
 mod status;
 mod view;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,15 +30,15 @@ use source::{News, Source};
 #[derive(Parser, Debug)]
 #[command(name = "drover top", version)]
 struct Arguments {
-    /// The config file of the daemon
-    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/drover/drover.toml")]
-    config: PathBuf,
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s")]
     every: String,
     /// The drover that is asked for its status
     #[arg(long, value_name = "PROGRAM", default_value = "drover", hide = true)]
     drover: PathBuf,
+    /// Which daemon, in options of `drover status`: -c FILE
+    #[arg(last = true, value_name = "OPTIONS")]
+    which: Vec<OsString>,
 }
 
 /// How long a key may wait for an answer.
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let source = Source::start(&arguments.drover, &arguments.config, &arguments.every)?;
+    let source = Source::start(&arguments.drover, &arguments.which, &arguments.every)?;
     // Before the screen is taken: what is wrong is said as any command says it.
     let first = source.first()?;
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

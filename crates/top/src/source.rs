@@ -1,5 +1,6 @@
 //! Where the figures come from: a `drover status` that goes on printing, read by a thread.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -48,14 +49,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Has `drover` print the status of the daemon of `config` again and again.
+    /// Has `drover` print the status of the daemon that the options in `which` name, again and again.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(crate) fn start(drover: &Path, config: &Path, every: &str) -> Result<Self, SourceError> {
+    pub(crate) fn start(drover: &Path, which: &[OsString], every: &str) -> Result<Self, SourceError> {
         let mut child = Command::new(drover)
-            .args(["status", "--json", "--every", every, "-c"])
-            .arg(config)
+            .args(["status", "--json", "--every", every])
+            .args(which)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

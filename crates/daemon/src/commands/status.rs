@@ -12,6 +12,7 @@ use drover_config::Leaf;
 use super::control::scoreboard_path;
 use super::print;
 use crate::cli::StatusArgs;
+use crate::config::Source;
 use crate::report::{self, Now};
 use crate::scoreboard::Snapshot;
 
@@ -21,7 +22,7 @@ pub(crate) fn status(args: &StatusArgs) -> io::Result<ExitCode> {
         print(&format!("{:#}\n", report::schema()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let path = scoreboard_path(&args.file.path);
+    let path = scoreboard_path(&Source::of(&args.file)?);
     loop {
         let snapshot = Snapshot::read(&path).map_err(io::Error::other)?;
         let now = Now::read();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::cli::TopArgs;
+use crate::config::Source;
 
 /// The program.
 const PROGRAM: &str = "drover-top";
@@ -16,7 +17,8 @@ pub(crate) fn top(args: &TopArgs) -> io::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let program = beside(&own).unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut command = Command::new(&program);
-    command.arg("--drover").arg(&own).arg("--every").arg(&args.every).arg("-c").arg(&args.file.path);
+    command.arg("--drover").arg(&own).arg("--every").arg(format!("{}ms", args.every.as_millis()));
+    command.arg("--").args(Source::of(&args.file)?.arguments());
     // Returns only if that fails.
     let failure = command.exec();
     Err(match failure.kind() {

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
     row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
-    row("real_ip_header", "real_ip.header", &[Http], How::Text),
+    row("real_ip_header", "real_ip.header", &[Http], How::By(real_ip_header)),
     row("real_ip_recursive", "real_ip.recursive", &[Http], How::Flag),
 ];
 
@@ -141,6 +141,12 @@ impl Refusals {
 fn access(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [whom] = exactly(&directive.arguments)?;
     scope.push("access", string(&format!("{} {whom}", directive.name)));
+    Ok(None)
+}
+
+fn real_ip_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [name] = exactly(&directive.arguments)?;
+    scope.set("real_ip.header", string(name));
     Ok(None)
 }
 
