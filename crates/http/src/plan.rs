@@ -23,6 +23,7 @@ use crate::handler::Handler;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFilesError;
 use crate::handler::fixed::Fixed;
+use crate::handler::status::{Source, StatusSource};
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
@@ -181,6 +182,7 @@ pub(crate) struct Compiled {
     pub(crate) levels: Levels,
     /// Responses that a worker encodes at a time.
     pub(crate) encoders: u32,
+    pub(crate) status: Source,
 }
 
 /// How long a connection is waited for.
@@ -191,19 +193,6 @@ pub(crate) struct Timeouts {
     pub(crate) send: Duration,
     pub(crate) lingering: Duration,
     pub(crate) lingering_in_all: Duration,
-}
-
-impl Timeouts {
-    fn new(config: &config::Http) -> Timeouts {
-        Timeouts {
-            header: config.client_header_timeout,
-            body: config.client_body_timeout,
-            keepalive: config.keepalive_timeout,
-            send: config.send_timeout,
-            lingering: config.lingering_timeout,
-            lingering_in_all: config.lingering_time,
-        }
-    }
 }
 
 /// A virtual server.
@@ -313,6 +302,11 @@ impl Plan {
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
         self.0.logs.iter().filter_map(|log| log.target.file())
+    }
+
+    /// Has locations with a `status` ask `source`. To be called once, after the fork.
+    pub fn show_status(&self, source: Box<dyn StatusSource>) {
+        self.0.status.set(source);
     }
 
     /// The size that the worker's pooled buffers need: a whole head and what follows it.
