@@ -34,6 +34,7 @@ fn check_all(locations: &[Location], outer: Option<&Location>, server: &Server, 
             check_inside(location, outer, findings);
         }
         check_content(&locations[at], location, server, findings);
+        check_users(location, server, findings);
         check_index(location.index.as_deref().unwrap_or_default(), findings);
         if let (PathMatch::Exact(_) | PathMatch::Named(_), Some(first)) =
             (&*location.path, location.locations.0.first())
@@ -109,12 +110,25 @@ fn check_named<'a>(locations: &'a [Location], known: &mut Vec<&'a Location>, fin
     }
 }
 
+/// Who is asked for a password must be known to somebody.
+fn check_users(location: &Location, server: &Server, findings: &mut Findings) {
+    let realm = location.basic_auth.as_ref().or(server.basic_auth.as_ref());
+    let Some(realm) = realm.filter(|own| own.realm().is_some()) else { return };
+    if location.basic_auth_users.as_ref().or(server.basic_auth_users.as_ref()).is_none() {
+        findings
+            .error(realm.place(), "a password that nobody knows")
+            .label("needs `basic_auth_users`")
+            .help("basic_auth_users = \"users\", a file with lines as `htpasswd -nB NAME` writes them");
+    }
+}
+
 /// `own` is the location as it is written, `location` with what it has from the one around it.
 fn check_content(own: &Location, location: &Location, server: &Server, findings: &mut Findings) {
     let root = own.root.as_ref().map(|root| ("root", root.place()));
     let answer = own.return_.as_ref().map(|answer| ("return", answer.place()));
     let pass = own.proxy_pass.as_ref().map(|pass| ("proxy_pass", pass.place()));
-    let said: Vec<_> = [root, answer, pass].into_iter().flatten().collect();
+    let status = own.status.as_ref().map(|status| ("status", status.place()));
+    let said: Vec<_> = [root, answer, pass, status].into_iter().flatten().collect();
     if let [(first, place), (second, other), ..] = said[..] {
         findings
             .error(place, format!("`{first}` and `{second}` contradict each other"))
@@ -125,7 +139,7 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
     let index = own.index.as_ref().and_then(|index| index.first()).map(Located::place);
     let precompressed = own.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
     for (key, place) in [("index", index), ("precompressed", precompressed)] {
-        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass)) {
+        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass).or(status)) {
             findings
                 .warning(place, format!("`{key}` has no effect here"))
                 .label("no file is looked for")
@@ -142,7 +156,7 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
         findings
             .warning(location.path.place(), "the location has nothing to serve")
             .label("every request to it is answered with 404")
-            .help("give it a `root`, a `return` or a `proxy_pass`, or its server a `root`");
+            .help("give it a `root`, a `return`, a `proxy_pass` or a `status`, or its server a `root`");
     }
 }
 
