@@ -53,7 +53,7 @@ fn root(scope: &mut Scope, directive: &Directive) -> Verdict {
     if has_variable(path) {
         return Err("a root has no variables in drover".to_owned());
     }
-    let (path, remark) = scope.directories.at_prefix(path);
+    let (path, remark) = scope.facts.directories.at_prefix(path);
     scope.set("root", string(&path));
     Ok(remark)
 }

@@ -1,9 +1,9 @@
 //! Limits of requests and connections, and who is let in.
 
 use super::exactly;
-use crate::convert::Scope;
+use crate::convert::{Scope, service};
 use crate::document::{Table, inline_table, key, string};
-use crate::mapping::Level::{Http, Location, Server};
+use crate::mapping::Level::{Http, Location, Server, Stream, StreamServer};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -16,9 +16,9 @@ const INSIDE: &[Level] = &[Server, Location];
 
 pub(super) const ROWS: &[Row] = &[
     row("limit_req_zone", "request_limits", &[Http], How::By(request_limit)),
-    row("limit_conn_zone", "connection_limits", &[Http], How::By(connection_limit)),
+    row("limit_conn_zone", "connection_limits", &[Http, Stream], How::By(connection_limit)),
     row("limit_req", "limit_requests", INSIDE, How::By(limit_requests)),
-    row("limit_conn", "limit_connections", INSIDE, How::By(limit_connections)),
+    row("limit_conn", "limit_connections", &[Server, Location, StreamServer], How::By(limit_connections)),
     row("limit_req_status", "limit_requests.status", INSIDE, How::By(refusal_status)),
     row("limit_conn_status", "limit_connections.status", INSIDE, How::By(refusal_status)),
     row("limit_req_log_level", "refusals are warnings", &[Http], How::Nothing),
@@ -74,11 +74,10 @@ fn connection_limit(scope: &mut Scope, directive: &Directive) -> Verdict {
 }
 
 fn limit_table(scope: &mut Scope, directive: &Directive, kind: &str, name: &str) -> Table {
-    let mut table = Table::new(&format!("[http.{kind}.{}]", key(name)));
+    let mut table = Table::new(&format!("[{}.{kind}.{}]", service(scope.level), key(name)));
     scope.take_comments().iter().for_each(|text| table.comment(text));
-    // An address is short enough as a text, too.
     let by = directive.arguments.first().map_or("", String::as_str);
-    table.set("key", string(&by.replace("$binary_remote_addr", "$remote_addr")));
+    table.set("key", string(by));
     table
 }
 
@@ -101,8 +100,10 @@ fn limit_requests(scope: &mut Scope, directive: &Directive) -> Verdict {
 fn limit_connections(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [name, most] = exactly(&directive.arguments)?;
     let most: u32 = most.parse().map_err(|_| format!("`{most}` is not a number"))?;
-    let status = scope.refusals.connections.to_string();
-    let fields = [("limit", string(name)), ("most", most.to_string()), ("status", status)];
+    let mut fields = vec![("limit", string(name)), ("most", most.to_string())];
+    if scope.level != StreamServer {
+        fields.push(("status", scope.refusals.connections.to_string()));
+    }
     scope.push("limit_connections", inline_table(&fields));
     Ok(None)
 }

@@ -3,7 +3,7 @@
 use super::{exactly, has_variable};
 use crate::convert::Scope;
 use crate::document::{inline_table, list, string};
-use crate::mapping::Level::{Http, Location, Upstream};
+use crate::mapping::Level::{Http, Location, Stream, StreamUpstream, Upstream};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -12,23 +12,25 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
     Row { directive, becomes, levels, how }
 }
 
+const UPSTREAM: &[Level] = &[Upstream, StreamUpstream];
+
 pub(super) const ROWS: &[Row] = &[
-    row("upstream", "a table `[http.upstreams.NAME]`", &[Http], How::Block),
-    row("server", "servers", &[Upstream], How::By(server)),
-    row("least_conn", "balance", &[Upstream], How::By(balance)),
-    row("ip_hash", "balance, hash", &[Upstream], How::By(balance)),
-    row("hash", "balance, hash", &[Upstream], How::By(balance)),
-    row("random", "balance", &[Upstream], How::By(balance)),
-    row("keepalive", "keepalive", &[Upstream], How::Integer),
-    row("keepalive_timeout", "keepalive_timeout", &[Upstream], How::Duration),
-    row("keepalive_requests", "keepalive_requests", &[Upstream], How::Integer),
+    row("upstream", "a table `[http.upstreams.NAME]` or `[stream.upstreams.NAME]`", &[Http, Stream], How::Block),
+    row("server", "servers", UPSTREAM, How::By(server)),
+    row("least_conn", "balance", UPSTREAM, How::By(balance)),
+    row("ip_hash", "balance, hash", UPSTREAM, How::By(balance)),
+    row("hash", "balance, hash", UPSTREAM, How::By(balance)),
+    row("random", "balance", UPSTREAM, How::By(balance)),
+    row("keepalive", "keepalive", UPSTREAM, How::Integer),
+    row("keepalive_timeout", "keepalive_timeout", UPSTREAM, How::Duration),
+    row("keepalive_requests", "keepalive_requests", UPSTREAM, How::Integer),
     row(
         "keepalive_time",
         "connections are kept for as many requests as are allowed",
-        &[Upstream],
+        UPSTREAM,
         How::Nothing,
     ),
-    row("zone", "workers share the state of servers anyway", &[Upstream], How::Nothing),
+    row("zone", "workers share the state of servers anyway", UPSTREAM, How::Nothing),
     row("proxy_pass", "proxy_pass", &[Location], How::By(proxy_pass)),
     row("proxy_set_header", "proxy.request_headers", &[Location], How::By(proxy_set_header)),
     row("proxy_hide_header", "proxy.hide_headers", &[Location], How::By(proxy_hide_header)),
@@ -65,7 +67,8 @@ fn server(scope: &mut Scope, directive: &Directive) -> Verdict {
     let Some((address, options)) = directive.arguments.split_first() else {
         return Err("an address is expected".to_owned());
     };
-    let mut fields = vec![("address", string(&with_port(address)))];
+    let address = if scope.level == Upstream { with_port(address) } else { address.clone() };
+    let mut fields = vec![("address", string(&address))];
     for option in options {
         let number = |value: &str| match value.parse::<u32>() {
             Ok(number) => Ok(number.to_string()),
@@ -108,12 +111,12 @@ fn balance(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
         ("hash", [text]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
+            scope.set("hash", string(text));
             return Ok(Some("few keys move when servers change, as with `consistent`".to_owned()));
         }
         ("hash", [text, "consistent"]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
+            scope.set("hash", string(text));
             return Ok(Some("keys go to other servers than with nginx's ring".to_owned()));
         }
         _ => return Err("drover has no such method".to_owned()),

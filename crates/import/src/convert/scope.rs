@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::contexts::limits::Refusals;
-use crate::directories::Directories;
+use crate::convert::{Facts, Pass, Setting};
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
 
@@ -17,7 +17,13 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
-    pub(crate) directories: Rc<Directories>,
+    pub(crate) facts: Rc<Facts>,
+    /// What the block passes on to.
+    pub(crate) pass: Option<Pass>,
+    /// What is asked of the upstream that it passes on to.
+    pub(crate) of_upstream: Vec<Setting>,
+    /// Nobody is let in, and drover has no key to say so.
+    pub(crate) is_closed: bool,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
@@ -42,14 +48,17 @@ pub(crate) struct Field {
 const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
 impl Scope {
-    pub(crate) fn new(level: Level, header: &str, directories: &Rc<Directories>) -> Scope {
+    pub(crate) fn new(level: Level, header: &str, facts: &Rc<Facts>) -> Scope {
         Scope {
             level,
             table: Table::new(header),
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
-            directories: Rc::clone(directories),
+            facts: Rc::clone(facts),
+            pass: None,
+            of_upstream: Vec::new(),
+            is_closed: false,
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
@@ -64,7 +73,8 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
-            ..Scope::new(level, header, &self.directories)
+            of_upstream: self.of_upstream.clone(),
+            ..Scope::new(level, header, &self.facts)
         }
     }
 
@@ -90,6 +100,11 @@ impl Scope {
         &mut self.behind[place]
     }
 
+    /// Whether a key of the table is set.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.has(key)
+    }
+
     /// Adds to a list.
     pub(crate) fn push(&mut self, key: &'static str, value: String) {
         let place = self.lists.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
@@ -106,6 +121,10 @@ impl Scope {
 
     /// Lets nobody in.
     pub(crate) fn close(&mut self) {
+        if self.level == Level::StreamServer {
+            self.is_closed = true;
+            return;
+        }
         self.lists.retain(|(key, _)| *key != "access");
         self.push("access", string("deny all"));
     }
@@ -113,6 +132,13 @@ impl Scope {
     /// How many values a list has.
     pub(crate) fn count(&self, key: &str) -> usize {
         self.lists.iter().find(|(known, _)| *known == key).map_or(0, |(_, values)| values.len())
+    }
+
+    /// Asks the upstream that the block passes on to for a setting; the last word counts.
+    pub(crate) fn ask_upstream(&mut self, key: &'static str, value: String) -> Option<String> {
+        self.of_upstream.retain(|known| known.key != key);
+        self.of_upstream.push(Setting { key, value });
+        None
     }
 
     /// Adds a field to responses.
