@@ -34,7 +34,7 @@ pub use compression::{Coding, Compression};
 pub use error_page::{ErrorPage, PageStatus};
 pub use expression::Expression;
 pub use headers::{HeaderChange, Headers};
-pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, Rate, RequestLimit};
+pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, RequestLimit};
 pub use listen::{Listen, Listener};
 pub use location::{Location, Nested, Return};
 pub(crate) use map::network;

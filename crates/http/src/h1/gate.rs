@@ -1,10 +1,11 @@
 //! The gate of a location: limits, and who is let in.
 
+use drover_service::limits::Verdict;
+
 use super::connection::Conversation;
 use super::route::Course;
 use super::work::Work;
 use crate::access::{self, Access};
-use crate::limits::Verdict;
 use crate::plan::Gate;
 use crate::variables::Template;
 

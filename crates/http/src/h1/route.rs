@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use drover_service::limits::Held;
 use tracing::error;
 
 use super::connection::Conversation;
@@ -21,7 +22,6 @@ use crate::config::{PageStatus, Then};
 use crate::error_pages::PageTarget;
 use crate::exchange::Elsewhere;
 use crate::handler::proxy::Trail;
-use crate::limits::Held;
 use crate::path;
 use crate::response;
 use crate::rules::{Condition, Rewrite, Rule, Test, is_set};
