@@ -20,6 +20,7 @@ pub mod http;
 pub mod http_backend;
 pub mod load;
 pub mod masters;
+pub mod nginx;
 pub mod packages;
 pub mod port;
 pub mod process;

@@ -181,7 +181,7 @@ fn no_limit(_: &mut Scope, directive: &Directive) -> Verdict {
     }
 }
 
-fn bind(scope: &mut Scope, directive: &Directive) -> Verdict {
+pub(super) fn bind(scope: &mut Scope, directive: &Directive) -> Verdict {
     match directive.arguments.as_slice() {
         [off] if off == "off" => Ok(None),
         [address] if address.parse::<std::net::IpAddr>().is_ok() => {

@@ -13,6 +13,7 @@ impl Converter {
         comments.iter().for_each(|text| scope.comment(text));
         let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
         self.note(block, Outcome::CarriedOver, "");
+        self.default_http(&mut scope);
         let mut servers = Vec::new();
         for (comments, inner) in left.inner.iter().filter(|(_, inner)| inner.name == "upstream") {
             self.upstream(Level::Upstream, comments, inner);

@@ -4,6 +4,7 @@
 //! inside, it is handed down to the blocks that do not say it themselves, which is how nginx inherits: a block
 //! that says a directive says all of it, so lists replace and never add up.
 
+mod defaults;
 mod facts;
 mod http;
 mod scope;
@@ -50,7 +51,9 @@ pub fn convert(nodes: &[Node], directories: &Directories) -> Converted {
             _ => services.extend(converter.http(&comments, block)),
         }
     }
+    converter.default_process(&mut main);
     converter.note_contradictions();
+    converter.note_defaults();
     let mut tables = main.finish();
     tables.extend(services);
     let tables: Vec<String> =

@@ -20,6 +20,8 @@ pub(crate) struct Scope {
     pub(crate) facts: Rc<Facts>,
     /// What the block passes on to.
     pub(crate) pass: Option<Pass>,
+    /// What nginx calls `$proxy_host`.
+    pub(crate) proxy_host: String,
     /// What is asked of the upstream that it passes on to.
     pub(crate) of_upstream: Vec<Setting>,
     /// Nobody is let in, and drover has no key to say so.
@@ -29,7 +31,9 @@ pub(crate) struct Scope {
     /// The table of the main level that was written to last.
     last: Option<usize>,
     fields: Vec<Field>,
-    request_fields: Vec<(String, String)>,
+    /// Fields that responses lose before they get any.
+    hidden: Vec<String>,
+    pub(crate) request_fields: Vec<(String, String)>,
     /// Lists that several directives add to, by key; as TOML.
     lists: Vec<(&'static str, Vec<String>)>,
     /// Tables that stand behind this one.
@@ -57,11 +61,13 @@ impl Scope {
             refusals: Refusals::default(),
             facts: Rc::clone(facts),
             pass: None,
+            proxy_host: String::new(),
             of_upstream: Vec::new(),
             is_closed: false,
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
+            hidden: Vec::new(),
             request_fields: Vec::new(),
             lists: Vec::new(),
             behind: Vec::new(),
@@ -98,6 +104,14 @@ impl Scope {
         });
         self.last = Some(place);
         &mut self.behind[place]
+    }
+
+    /// Sets a key to what nobody said.
+    pub(crate) fn set_default(&mut self, key: &str, value: String, why: &str) {
+        let pending = std::mem::take(&mut self.pending);
+        self.set(key, value);
+        self.comment_behind(why);
+        self.pending = pending;
     }
 
     /// Whether a key of the table is set.
@@ -144,29 +158,60 @@ impl Scope {
     /// Adds a field to responses.
     pub(crate) fn add_field(&mut self, field: Field) {
         self.fields.push(field);
-        let changes: Vec<String> =
-            [true, false].into_iter().filter_map(|always| self.change(always)).collect();
+        self.write_fields();
+    }
+
+    /// Takes a field out of responses.
+    pub(crate) fn hide_field(&mut self, name: &str) {
+        self.hidden.push(string(name));
+        self.write_fields();
+    }
+
+    fn write_fields(&mut self) {
+        let removed = (!self.hidden.is_empty()).then(|| inline_table(&[("remove", list(&self.hidden))]));
+        let added = [true, false].into_iter().flat_map(|always| self.changes(always));
+        let changes: Vec<String> = removed.into_iter().chain(added).collect();
         let text = if let [change] = changes.as_slice() { change.clone() } else { lines(&changes) };
         self.set("headers", text);
     }
 
-    fn change(&self, always: bool) -> Option<String> {
-        let chosen = self.fields.iter().filter(|field| field.always == always);
-        let chosen: Vec<(&str, String)> =
-            chosen.map(|field| (field.name.as_str(), string(&field.value))).collect();
-        let mut parts = vec![("add", inline_table(&chosen))];
-        if !always {
-            parts.push(("statuses", USUAL_STATUSES.to_owned()));
+    /// Changes that add fields: a name stands once in each.
+    fn changes(&self, always: bool) -> Vec<String> {
+        let mut changes: Vec<Vec<&Field>> = Vec::new();
+        for field in self.fields.iter().filter(|field| field.always == always) {
+            let has_it = |change: &Vec<&Field>| change.iter().any(|known| known.name == field.name);
+            match changes.last_mut().filter(|change| !has_it(change)) {
+                Some(change) => change.push(field),
+                None => changes.push(vec![field]),
+            }
         }
-        (!chosen.is_empty()).then(|| inline_table(&parts))
+        let written = |change: &Vec<&Field>| {
+            let fields: Vec<_> = change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
+            let mut parts = vec![("add", inline_table(&fields))];
+            if !always {
+                parts.push(("statuses", USUAL_STATUSES.to_owned()));
+            }
+            inline_table(&parts)
+        };
+        changes.iter().map(written).collect()
     }
 
-    /// Sets a field of requests that are passed on.
+    /// Sets a field of requests that are passed on; of several of one name the last counts.
     pub(crate) fn set_request_field(&mut self, name: &str, value: &str) {
+        self.request_fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self.request_fields.push((name.to_owned(), string(value)));
+        self.write_request_fields();
+    }
+
+    /// Writes the fields of requests.
+    pub(crate) fn write_request_fields(&mut self) {
+        const KEY: &str = "proxy.request_headers";
         let fields: Vec<(&str, String)> =
             self.request_fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        self.set("proxy.request_headers", inline_table(&[("set", inline_table(&fields))]));
+        match fields.is_empty() {
+            true => self.table.unset(KEY),
+            false => self.set(KEY, inline_table(&[("set", inline_table(&fields))])),
+        }
     }
 
     /// A comment that stands above what comes next.

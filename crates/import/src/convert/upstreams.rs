@@ -59,6 +59,9 @@ impl Converter {
     /// Hands the settings of a block that passes on to its upstream. An address becomes one where there are any.
     pub(super) fn settle_pass(&mut self, scope: &mut Scope) {
         let Some(pass) = scope.pass.clone() else { return };
+        if !scope.level.is_of_streams() {
+            settle_host(scope);
+        }
         let settings = scope.of_upstream.clone();
         let is_of_streams = scope.level.is_of_streams();
         if scope.facts.has_upstream(scope.level, &pass.server) {
@@ -139,6 +142,21 @@ impl Converter {
         remarks.dedup();
         remarks.into_iter().for_each(|remark| self.report.say(remark));
     }
+}
+
+/// nginx tells servers their own name unless it is told another. drover passes on what the client says.
+fn settle_host(scope: &mut Scope) {
+    let host = string(&scope.proxy_host);
+    for (_, value) in &mut scope.request_fields {
+        *value = value.replace("$proxy_host", &scope.proxy_host);
+    }
+    let is_host = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
+    match scope.request_fields.iter().position(is_host) {
+        Some(at) if scope.request_fields[at].1 == string("$http_host") => _ = scope.request_fields.remove(at),
+        Some(_) => {}
+        None => scope.request_fields.insert(0, ("Host".to_owned(), host)),
+    }
+    scope.write_request_fields();
 }
 
 /// Servers that drover tries unless told otherwise.
