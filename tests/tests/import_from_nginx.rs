@@ -78,7 +78,17 @@ struct Seen {
 
 fn seen(response: &Response, port: &Port) -> Seen {
     let interesting = |name: &str| {
-        ["content-type", "location", "cache-control", "expires", "allow", "vary", "content-encoding", "www-authenticate"].contains(&name)
+        [
+            "content-type",
+            "location",
+            "cache-control",
+            "expires",
+            "allow",
+            "vary",
+            "content-encoding",
+            "www-authenticate",
+        ]
+        .contains(&name)
             || name.starts_with("x-")
     };
     // Where nginx names itself absolutely, drover gives the path.
@@ -151,8 +161,9 @@ fn both_answer_the_same(name: &str) {
         let lines = |directory: &Directory| directory.read("access.log").lines().map(str::to_owned).collect();
         let theirs: Vec<String> = lines(&their_directory);
         assert!(!theirs.is_empty(), "nginx logs");
-        let ours: Vec<String> =
-            eventually("as many lines in the log", || Some(lines(&directory)).filter(|ours: &Vec<_>| ours.len() >= theirs.len()));
+        let ours: Vec<String> = eventually("as many lines in the log", || {
+            Some(lines(&directory)).filter(|ours: &Vec<_>| ours.len() >= theirs.len())
+        });
         assert_eq!(theirs, ours, "{name}: the access log (nginx left, drover right)");
     }
 }

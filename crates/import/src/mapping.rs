@@ -100,9 +100,7 @@ impl Row {
             How::Duration => value(values::duration_text, "a time")?,
             How::Size => value(values::size_text, "a size")?,
             How::Flag => value(|text| values::flag(text).map(|flag| flag.to_string()), "on or off")?,
-            How::Integer => {
-                value(number, "a number")?
-            }
+            How::Integer => value(number, "a number")?,
             How::Path => {
                 let [path] = contexts::exactly(&directive.arguments)?;
                 let (path, remark) = scope.facts.directories.at_prefix(path);

@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Row] = &[
     row("auth_jwt", "drover reads no tokens", INSIDE, How::Guard),
     row("secure_link", "drover reads no signatures", INSIDE, How::Guard),
     row("secure_link_md5", "drover reads no signatures", INSIDE, How::Guard),
-    row("satisfy", "drover asks for all of them", INSIDE, How::Guard),
+    row("satisfy", "drover asks for all of them", INSIDE, How::By(satisfy)),
     row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
@@ -150,8 +150,21 @@ fn realm(scope: &mut Scope, directive: &Directive) -> Verdict {
     guarding(scope, directive, "basic_auth", "the realm is a fixed text")
 }
 
+fn satisfy(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [how] = exactly(&directive.arguments)?;
+    if how == "all" {
+        return Ok(None);
+    }
+    scope.close();
+    Err("drover asks for all of them; what it guards is closed".to_owned())
+}
+
 fn users(scope: &mut Scope, directive: &Directive) -> Verdict {
     guarding(scope, directive, "basic_auth_users", "the file is always the same")?;
+    if let [path] = directive.arguments.as_slice() {
+        let (path, _) = scope.facts.directories.at_own(path);
+        scope.set("basic_auth_users", string(&path));
+    }
     Ok(Some("passwords with hashes of bcrypt ($2y$) or SHA crypt ($6$, $5$) alone are taken".to_owned()))
 }
 

@@ -15,7 +15,12 @@ pub(super) const ROWS: &[Row] = &[
         levels: &[Http],
         how: How::Unsupported,
     },
-    Row { directive: "log_format", becomes: "log_formats", levels: &[Http, Stream], how: How::By(log_format) },
+    Row {
+        directive: "log_format",
+        becomes: "log_formats",
+        levels: &[Http, Stream],
+        how: How::By(log_format),
+    },
     Row {
         directive: "access_log",
         becomes: "access_log",
@@ -87,7 +92,8 @@ fn log_format(scope: &mut Scope, directive: &Directive) -> Verdict {
         _ => return Err(format!("`{escape}` is no way to escape")),
     };
     scope.set(&format!("log_formats.{}", key(name)), format);
-    Ok(None)
+    let of_failed = texts.iter().any(|text| text.contains("$upstream_status"));
+    Ok(of_failed.then(|| "`$upstream_status` of a server that gave none is `-`, not 502 or 504".to_owned()))
 }
 
 fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {

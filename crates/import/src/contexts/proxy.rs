@@ -3,7 +3,7 @@
 use super::{exactly, has_variable};
 use crate::convert::{Pass, Scope};
 use crate::document::{inline_table, list, string};
-use crate::mapping::Level::{Http, Location, Stream, StreamUpstream, Upstream};
+use crate::mapping::Level::{Http, Location, Server, Stream, StreamUpstream, Upstream};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -14,10 +14,18 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
 
 const PASSED_ON: &str = "responses are passed on as they come";
 const NO_CACHE: &str = "drover has no cache of responses";
+const ALL: &[Level] = &[Http, Server, Location];
+/// Of `[http.proxy]`, and of a location where that says it otherwise.
+const SETTINGS: &[Level] = &[Http, Location];
 const UPSTREAM: &[Level] = &[Upstream, StreamUpstream];
 
 pub(super) const ROWS: &[Row] = &[
-    row("upstream", "a table `[http.upstreams.NAME]` or `[stream.upstreams.NAME]`", &[Http, Stream], How::Block),
+    row(
+        "upstream",
+        "a table `[http.upstreams.NAME]` or `[stream.upstreams.NAME]`",
+        &[Http, Stream],
+        How::Block,
+    ),
     row("server", "servers", UPSTREAM, How::By(server)),
     row("least_conn", "balance", UPSTREAM, How::By(balance)),
     row("ip_hash", "balance, hash", UPSTREAM, How::By(balance)),
@@ -26,27 +34,22 @@ pub(super) const ROWS: &[Row] = &[
     row("keepalive", "keepalive", UPSTREAM, How::Integer),
     row("keepalive_timeout", "keepalive_timeout", UPSTREAM, How::Duration),
     row("keepalive_requests", "keepalive_requests", UPSTREAM, How::Integer),
-    row(
-        "keepalive_time",
-        "connections are kept for as many requests as are allowed",
-        UPSTREAM,
-        How::Nothing,
-    ),
+    row("keepalive_time", "connections are kept for as many requests as are allowed", UPSTREAM, How::Nothing),
     row("zone", "workers share the state of servers anyway", UPSTREAM, How::Nothing),
     row("proxy_pass", "proxy_pass", &[Location], How::By(proxy_pass)),
     row("proxy_set_header", "proxy.request_headers", &[Location], How::By(proxy_set_header)),
     row("proxy_hide_header", "headers", &[Location], How::By(proxy_hide_header)),
     row("proxy_pass_header", "only what concerns the connection is held back", &[Location], How::Nothing),
-    row("proxy_read_timeout", "proxy.read_timeout", &[Location], How::Duration),
-    row("proxy_send_timeout", "proxy.send_timeout", &[Location], How::Duration),
+    row("proxy_read_timeout", "proxy.read_timeout", SETTINGS, How::Duration),
+    row("proxy_send_timeout", "proxy.send_timeout", SETTINGS, How::Duration),
     row("proxy_connect_timeout", "connect_timeout", &[Location], How::UpstreamDuration),
     row("proxy_bind", "source", &[Location], How::By(super::stream::bind)),
-    row("proxy_next_upstream", "proxy.next_upstream", &[Location], How::By(next_upstream)),
-    row("proxy_next_upstream_timeout", "proxy.next_upstream_timeout", &[Location], How::By(next_timeout)),
+    row("proxy_next_upstream", "proxy.next_upstream", SETTINGS, How::By(next_upstream)),
+    row("proxy_next_upstream_timeout", "proxy.next_upstream_timeout", SETTINGS, How::By(next_timeout)),
     row("proxy_next_upstream_tries", "tries", &[Location], How::By(tries)),
-    row("proxy_ignore_client_abort", "proxy.ignore_client_abort", &[Location], How::Flag),
-    row("proxy_buffer_size", "proxy.header_size", &[Location], How::Size),
-    row("proxy_http_version", "servers are spoken to in HTTP/1.1", &[Http], How::By(http_version)),
+    row("proxy_ignore_client_abort", "proxy.ignore_client_abort", SETTINGS, How::Flag),
+    row("proxy_buffer_size", "proxy.header_size", SETTINGS, How::Size),
+    row("proxy_http_version", "servers are spoken to in HTTP/1.1", ALL, How::By(http_version)),
     row("proxy_buffering", PASSED_ON, &[Http], How::Nothing),
     row("proxy_buffers", PASSED_ON, &[Http], How::Nothing),
     row("proxy_busy_buffers_size", PASSED_ON, &[Http], How::Nothing),
@@ -57,17 +60,17 @@ pub(super) const ROWS: &[Row] = &[
     row("proxy_headers_hash_max_size", "tables have the size they need", &[Http], How::Nothing),
     row("proxy_headers_hash_bucket_size", "tables have the size they need", &[Http], How::Nothing),
     row("proxy_socket_keepalive", "connections that are kept are short-lived", &[Http], How::Nothing),
-    row("proxy_intercept_errors", "answers of servers are passed on", &[Http], How::By(off_only)),
-    row("proxy_pass_request_headers", "fields are passed on", &[Http], How::By(on_only)),
-    row("proxy_pass_request_body", "bodies are passed on", &[Http], How::By(on_only)),
-    row("proxy_redirect", "Location is passed on as it is", &[Http], How::By(proxy_redirect)),
-    row("proxy_cookie_domain", "cookies are passed on as they are", &[Http], How::By(off_only)),
-    row("proxy_cookie_path", "cookies are passed on as they are", &[Http], How::By(off_only)),
+    row("proxy_intercept_errors", "answers of servers are passed on", ALL, How::By(off_only)),
+    row("proxy_pass_request_headers", "fields are passed on", ALL, How::By(on_only)),
+    row("proxy_pass_request_body", "bodies are passed on", ALL, How::By(on_only)),
+    row("proxy_redirect", "Location is passed on as it is", ALL, How::By(proxy_redirect)),
+    row("proxy_cookie_domain", "cookies are passed on as they are", ALL, How::By(off_only)),
+    row("proxy_cookie_path", "cookies are passed on as they are", ALL, How::By(off_only)),
     row("proxy_method", "requests keep their method", &[Http], How::Unsupported),
     row("proxy_set_body", "requests keep their body", &[Http], How::Unsupported),
     row("proxy_limit_rate", "drover has no limit on the speed of a response", &[Http], How::Unsupported),
-    row("proxy_store", NO_CACHE, &[Http], How::By(off_only)),
-    row("proxy_cache", NO_CACHE, &[Http], How::By(off_only)),
+    row("proxy_store", NO_CACHE, ALL, How::By(off_only)),
+    row("proxy_cache", NO_CACHE, ALL, How::By(off_only)),
     row("proxy_cache_path", NO_CACHE, &[Http], How::Unsupported),
     row("proxy_cache_valid", NO_CACHE, &[Http], How::Nothing),
     row("proxy_cache_key", NO_CACHE, &[Http], How::Nothing),
@@ -167,7 +170,8 @@ fn proxy_pass(scope: &mut Scope, directive: &Directive) -> Verdict {
     let known = scope.facts.has_upstream(scope.level, server);
     let address = if known { server.to_owned() } else { with_port(server) };
     scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
-    scope.proxy_host = if server.starts_with("unix:") { "localhost" } else { without_usual_port(server) }.to_owned();
+    scope.proxy_host =
+        if server.starts_with("unix:") { "localhost" } else { without_usual_port(server) }.to_owned();
     let known_or_has_port = known || server == scope.pass.as_ref().map_or("", |pass| &pass.server);
     let text = if known_or_has_port { url.clone() } else { format!("http://{}{path}", with_port(server)) };
     scope.set("proxy_pass", string(&text));

@@ -44,7 +44,12 @@ pub(super) const ROWS: &[Row] = &[
     row("map_hash_bucket_size", "tables have the size they need", EITHER, How::Nothing),
     row("limit_conn_log_level", "refusals are warnings", EITHER, How::Nothing),
     row("error_log", "drover has one log for the whole daemon", EITHER, How::Unsupported),
-    row("set_real_ip_from", "of a listener with `proxy_protocol`, all peers are trusted", SERVER, How::By(real_ip)),
+    row(
+        "set_real_ip_from",
+        "of a listener with `proxy_protocol`, all peers are trusted",
+        SERVER,
+        How::By(real_ip),
+    ),
     row("allow", "drover's streams let everybody in", SERVER, How::Guard),
     row("deny", "drover's streams let everybody in", SERVER, How::Guard),
     row("return", "streams are passed on and not answered", EITHER, How::Unsupported),
@@ -106,7 +111,9 @@ struct Names {
 
 fn read_map(map: &Directive) -> Result<Names, String> {
     if map.arguments.first().map(String::as_str) != Some("$ssl_preread_server_name") {
-        return Err("drover's streams look at the name that a TLS client asks for, and nothing else".to_owned());
+        return Err(
+            "drover's streams look at the name that a TLS client asks for, and nothing else".to_owned()
+        );
     }
     let hostnames = map.inner().any(|entry| entry.name == "hostnames");
     let mut read = Names { default: None, names: Vec::new() };
@@ -140,7 +147,11 @@ fn map(_: &mut Scope, directive: &Directive) -> Verdict {
 
 fn preread(_: &mut Scope, directive: &Directive) -> Verdict {
     let [value] = exactly(&directive.arguments)?;
-    values::flag(value).map(|_| None).ok_or_else(|| format!("`{value}` is not on or off"))
+    match values::flag(value) {
+        Some(true) => Ok(Some("what is read ahead counts as received, too".to_owned())),
+        Some(false) => Ok(None),
+        None => Err(format!("`{value}` is not on or off")),
+    }
 }
 
 fn proxy_protocol(scope: &mut Scope, directive: &Directive) -> Verdict {

@@ -45,8 +45,16 @@ const MISSING: &[&str] = &[
 ];
 
 /// Beginnings of such names.
-const MISSING_BEGINNINGS: &[&str] =
-    &["geoip_", "jwt_", "sent_trailer_", "ssl_", "tcpinfo_", "upstream_cookie_", "upstream_http_", "upstream_trailer_"];
+const MISSING_BEGINNINGS: &[&str] = &[
+    "geoip_",
+    "jwt_",
+    "sent_trailer_",
+    "ssl_",
+    "tcpinfo_",
+    "upstream_cookie_",
+    "upstream_http_",
+    "upstream_trailer_",
+];
 
 /// What streams have in drover.
 const OF_STREAMS: &[&str] = &[
@@ -91,7 +99,9 @@ pub(crate) fn translated(level: Level, directive: &Directive) -> Result<(Directi
     match missing.as_slice() {
         [] => Ok((translated, None)),
         [first, ..] if !is_log => Err(format!("drover has no variable `${first}`")),
-        names => Ok((translated, Some(format!("drover has no ${}: an empty value is logged", names.join(", $"))))),
+        names => {
+            Ok((translated, Some(format!("drover has no ${}: an empty value is logged", names.join(", $")))))
+        }
     }
 }
 
@@ -141,7 +151,9 @@ fn renamed(level: Level, name: &str) -> &str {
 fn is_missing(level: Level, name: &str) -> bool {
     match level.is_of_streams() {
         true => !OF_STREAMS.contains(&name),
-        false => MISSING.contains(&name) || MISSING_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)),
+        false => {
+            MISSING.contains(&name) || MISSING_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+        }
     }
 }
 

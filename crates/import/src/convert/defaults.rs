@@ -19,9 +19,10 @@ impl Converter {
         if !self.is_whole() {
             return;
         }
-        for (directive, key, value) in
-            [("user", "process.user", string("nobody")), ("worker_processes", "process.workers", "1".to_owned())]
-        {
+        for (directive, key, value) in [
+            ("user", "process.user", string("nobody")),
+            ("worker_processes", "process.workers", "1".to_owned()),
+        ] {
             if !self.facts.says(directive) {
                 main.set_default(key, value, WHY);
             }
@@ -31,7 +32,9 @@ impl Converter {
     /// Keys of the HTTP service whose defaults differ.
     pub(super) fn default_http(&self, http: &mut Scope) {
         if self.is_whole() {
-            for (key, value) in [("default_type", string("text/plain")), ("client_header_size", string("32k"))] {
+            for (key, value) in
+                [("default_type", string("text/plain")), ("client_header_size", string("32k"))]
+            {
                 if !http.has(key) {
                     http.set_default(key, value, WHY);
                 }
@@ -68,7 +71,10 @@ impl Converter {
                 http && facts.says("access_log"),
                 "lines of access logs are gathered for up to a second; `buffer = \"0b\"` writes each at once",
             ),
-            (!facts.says("error_log"), "no `error_log`: nginx has a file of its own for it, drover logs to standard error"),
+            (
+                !facts.says("error_log"),
+                "no `error_log`: nginx has a file of its own for it, drover logs to standard error",
+            ),
             (
                 !facts.says("worker_shutdown_timeout"),
                 "no `worker_shutdown_timeout`: workers that leave close what is left after 30 seconds, nginx's never",
@@ -86,6 +92,10 @@ impl Converter {
                 passes && !facts.says("proxy_redirect"),
                 "no `proxy_redirect`: Location of a server's answer is passed on as it is; nginx puts its own address in \
                  place of the server's",
+            ),
+            (
+                http && ["root", "alias"].iter().any(|name| facts.says(name)),
+                "symbolic links that lead out of a root are not followed",
             ),
             (
                 http && ["return", "rewrite", "root"].iter().any(|name| facts.says(name)),

@@ -47,9 +47,15 @@ impl Converter {
         }
         let rest = scope.inside(Level::Location, "[[http.servers.locations]]");
         let mut tables = scope.finish();
+        let rest_handed: Vec<&Directive> = left
+            .down
+            .iter()
+            .copied()
+            .chain(block.inner().filter(|inner| inner.name == "try_files"))
+            .collect();
         let covered = block.inner().any(|inner| inner.name == "location" && inner.arguments == ["/"]);
         if !covered {
-            locations.extend(self.rest_of_server(rest, &left.down));
+            locations.extend(self.rest_of_server(rest, &rest_handed));
         }
         self.note(block, Outcome::CarriedOver, "");
         tables.extend(locations);
@@ -75,7 +81,10 @@ impl Converter {
         let mut scope = outer.inside(Level::Location, &header);
         comments.iter().for_each(|text| scope.comment(text));
         match contexts::path(&block.arguments) {
-            Ok(path) => scope.set("path", path),
+            Ok(path) => {
+                scope.path.clone_from(&path);
+                scope.set("path", path);
+            }
             Err(reason) => {
                 self.unsupported(&mut scope, block, &reason);
                 return vec![scope.only_comments()];

@@ -6,6 +6,7 @@
 
 mod defaults;
 mod facts;
+mod hoist;
 mod http;
 mod scope;
 mod stream;
@@ -16,8 +17,8 @@ use std::rc::Rc;
 
 pub(crate) use facts::Facts;
 pub(crate) use scope::{Field, Scope};
-pub(crate) use upstreams::{Pass, Setting, service};
 use upstreams::Upstream;
+pub(crate) use upstreams::{Pass, Setting, service};
 
 use crate::contexts;
 use crate::directories::Directories;
@@ -35,6 +36,7 @@ pub struct Converted {
 
 /// Converts what stands in a configuration file.
 pub fn convert(nodes: &[Node], directories: &Directories) -> Converted {
+    let nodes = &hoist::hoisted(nodes);
     let facts = Rc::new(Facts::of(nodes, directories));
     let mut converter = Converter { facts: Rc::clone(&facts), ..Converter::default() };
     let mut main = Scope::new(Level::Main, "", &facts);
@@ -115,6 +117,8 @@ impl Converter {
             How::Block => left.inner.push((scope.take_comments(), directive)),
             How::Nothing => self.note(directive, Outcome::NoEffect, row.becomes),
             How::Unsupported => self.unsupported(scope, directive, row.becomes),
+            // It is for what no location is for, and is not inherited.
+            _ if directive.name == "try_files" && scope.level == Level::Server => {}
             How::Guard if matches!(scope.level, Level::Http | Level::Stream) => left.down.push(directive),
             How::Guard => {
                 self.unsupported(scope, directive, &format!("{}; what it guards is closed", row.becomes));

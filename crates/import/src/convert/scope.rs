@@ -17,6 +17,8 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
+    /// The location's path, as TOML.
+    pub(crate) path: String,
     pub(crate) facts: Rc<Facts>,
     /// What the block passes on to.
     pub(crate) pass: Option<Pass>,
@@ -59,6 +61,7 @@ impl Scope {
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
+            path: String::new(),
             facts: Rc::clone(facts),
             pass: None,
             proxy_host: String::new(),
@@ -186,7 +189,8 @@ impl Scope {
             }
         }
         let written = |change: &Vec<&Field>| {
-            let fields: Vec<_> = change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
+            let fields: Vec<_> =
+                change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
             let mut parts = vec![("add", inline_table(&fields))];
             if !always {
                 parts.push(("statuses", USUAL_STATUSES.to_owned()));

@@ -65,8 +65,9 @@ impl Converter {
         let settings = scope.of_upstream.clone();
         let is_of_streams = scope.level.is_of_streams();
         if scope.facts.has_upstream(scope.level, &pass.server) {
-            let known =
-                |upstream: &&mut Upstream| upstream.name == pass.server && upstream.is_of_streams == is_of_streams;
+            let known = |upstream: &&mut Upstream| {
+                upstream.name == pass.server && upstream.is_of_streams == is_of_streams
+            };
             if let Some(upstream) = self.upstreams.iter_mut().find(known) {
                 upstream.settings.extend(settings);
             }
@@ -86,8 +87,10 @@ impl Converter {
         let stem = stem.trim_matches('-').to_owned();
         let mut name = stem.clone();
         for number in 2.. {
-            let known =
-                self.upstreams.iter().find(|known| known.name == name && known.is_of_streams == is_of_streams);
+            let known = self
+                .upstreams
+                .iter()
+                .find(|known| known.name == name && known.is_of_streams == is_of_streams);
             match known {
                 Some(known) if known.servers == 0 && known.settings == settings => return name,
                 Some(_) => name = format!("{stem}-{number}"),
