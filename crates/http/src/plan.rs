@@ -22,6 +22,7 @@ use crate::handler::Handler;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFilesError;
 use crate::handler::fixed::Fixed;
+use crate::handler::status::{Source, StatusSource};
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
@@ -178,6 +179,7 @@ pub(crate) struct Compiled {
     pub(crate) levels: Levels,
     /// Responses that a worker encodes at a time.
     pub(crate) encoders: u32,
+    pub(crate) status: Source,
 }
 
 /// How long a connection is waited for.
@@ -297,6 +299,11 @@ impl Plan {
     /// fewer privileges, can append.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
         self.0.logs.iter().filter_map(|log| log.target.file())
+    }
+
+    /// Has locations with a `status` ask `source`. To be called once, after the fork.
+    pub fn show_status(&self, source: Box<dyn StatusSource>) {
+        self.0.status.set(source);
     }
 
     /// The size that the worker's pooled buffers need: a whole head and what follows it.

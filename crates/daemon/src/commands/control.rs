@@ -57,19 +57,10 @@ pub(crate) fn reload(args: &ConfigFile) -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Has the daemon end and waits until it has. Where an upgrade left two masters, both end: the old one first, which
-/// would go on by itself otherwise.
+/// Has the daemon end and waits until it has.
 pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
-    let path = scoreboard_path(&Source::of(&args.file)?);
-    // Of any version: signals mean the same in all of them.
-    let current = UpgradeWatch::open(&path).map_err(io::Error::other)?;
-    let old = UpgradeWatch::open(&owned_path::aside(&path)).ok();
+    let masters = masters(&args.file)?;
     let signal = if args.fast { Signal::SIGTERM } else { Signal::SIGQUIT };
-    let masters: Vec<(UpgradeWatch, Pid)> = old
-        .into_iter()
-        .chain([current])
-        .filter_map(|watch| watch.master().map(|master| (watch, master)))
-        .collect();
     for (_, master) in &masters {
         send(*master, signal)?;
     }
@@ -82,14 +73,22 @@ pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has master and workers open their log files anew.
+/// Has masters and workers open their log files anew.
 pub(crate) fn reopen(args: &ConfigFile) -> io::Result<ExitCode> {
-    let path = scoreboard_path(&Source::of(args)?);
-    let Some(master) = crate::lock::holder(&path) else {
-        return Err(io::Error::other("no drover runs with this configuration"));
-    };
-    send(master, Signal::SIGUSR1)?;
+    for (_, master) in masters(args)? {
+        send(master, Signal::SIGUSR1)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The masters of a config that live, of any version, since signals mean the same in all of them. Where an upgrade left two,
+/// both, the old one first: it would go on by itself if the new one ended before it.
+fn masters(args: &ConfigFile) -> io::Result<Vec<(UpgradeWatch, Pid)>> {
+    let path = scoreboard_path(&Source::of(args)?);
+    let current = UpgradeWatch::open(&path).map_err(io::Error::other)?;
+    let old = UpgradeWatch::open(&owned_path::aside(&path)).ok();
+    let living = |watch: UpgradeWatch| watch.master().map(|master| (watch, master));
+    Ok(old.into_iter().chain([current]).filter_map(living).collect())
 }
 
 pub(super) fn send(master: Pid, signal: Signal) -> io::Result<()> {

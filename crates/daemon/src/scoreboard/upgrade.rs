@@ -9,7 +9,7 @@ use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 
 use super::layout::{MAGIC, UPGRADE_BYTES, UPGRADE_MESSAGE_AT, Upgrade};
-use super::snapshot::text;
+use super::readout::text;
 use super::{ReadError, Scoreboard};
 use crate::lock;
 
@@ -54,13 +54,11 @@ impl UpgradeWatch {
     /// When there is none, or none that a master holds.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         let not_running = |reason: String| ReadError::NotRunning { reason };
-        let file = File::open(path).map_err(|source| match source.kind() {
+        let file = lock::open_held(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => not_running(format!("there is no {}", path.display())),
             _ => ReadError::Io { path: path.to_owned(), source },
         })?;
-        if lock::holder_of(&file).is_none() {
-            return Err(not_running(format!("nobody holds {}", path.display())));
-        }
+        let file = file.ok_or_else(|| not_running(format!("nobody holds {}", path.display())))?;
         Self::map(file).ok_or_else(|| not_running(format!("{} is no scoreboard yet", path.display())))
     }
 
@@ -88,7 +86,7 @@ impl UpgradeWatch {
     /// The verdict on the last upgrade that is over.
     pub(crate) fn verdict(&self) -> UpgradeVerdict {
         let length = (self.word(Upgrade::MessageLength) as usize).min(UPGRADE_BYTES);
-        let message = text(&self.words, UPGRADE_MESSAGE_AT, length);
+        let message = text(|word| self.words.load(word).unwrap_or(0), UPGRADE_MESSAGE_AT, length);
         UpgradeVerdict { accepted: self.word(Upgrade::Verdict) == 1, message }
     }
 

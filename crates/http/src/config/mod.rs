@@ -18,6 +18,7 @@ mod map;
 mod path_match;
 mod proxy;
 mod rule;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use map::{Map, MapPattern, Peers};
 pub use path_match::PathMatch;
 pub use proxy::{Failure, Forwarded, Proxy, ProxyPass, RequestHeaders};
 pub use rule::{Condition, Rule, Then};
+pub use status::StatusForm;
 
 /// No time-out is longer than this: ten years, which a timer still can count.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);

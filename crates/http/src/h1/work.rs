@@ -278,7 +278,8 @@ impl Work {
         }
         self.body_is_gone = true;
         let waits = self.head.expects_continue && self.end == self.filled;
-        let serves_files = matches!(location.handler, Handler::Files(_) | Handler::Nothing);
+        let serves_files =
+            matches!(location.handler, Handler::Files(_) | Handler::Status(_) | Handler::Nothing);
         let refuses = self.route.course != Course::Handler
             || (serves_files && !matches!(self.head.method, Method::Get | Method::Head));
         if waits && refuses {

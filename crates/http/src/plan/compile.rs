@@ -21,6 +21,7 @@ use crate::handler::files::try_files::TryFiles;
 use crate::handler::files::{Alias, Files};
 use crate::handler::fixed::Fixed;
 use crate::handler::proxy::{Destination, Proxy};
+use crate::handler::status::{Source, Status};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
 use crate::own::OwnVariables;
@@ -32,6 +33,17 @@ use crate::upstreams::Upstreams;
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
     Compiler::new(config, workers)?.compile()
+}
+
+fn timeouts(config: &config::Http) -> Timeouts {
+    Timeouts {
+        header: config.client_header_timeout,
+        body: config.client_body_timeout,
+        keepalive: config.keepalive_timeout,
+        send: config.send_timeout,
+        lingering: config.lingering_timeout,
+        lingering_in_all: config.lingering_time,
+    }
 }
 
 struct Compiler<'a> {
@@ -50,6 +62,7 @@ struct Compiler<'a> {
     names: BTreeMap<String, u32>,
     answers: Vec<(Fixed, Option<std::time::Duration>)>,
     compression: Compression,
+    status: Source,
 }
 
 impl<'a> Compiler<'a> {
@@ -74,6 +87,7 @@ impl<'a> Compiler<'a> {
             names: BTreeMap::new(),
             answers: Vec::new(),
             compression: Compression::new(&config.compression),
+            status: Source::default(),
         };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
@@ -113,14 +127,7 @@ impl<'a> Compiler<'a> {
                 true => 1,
                 false => config.keepalive_requests,
             },
-            timeouts: Timeouts {
-                header: config.client_header_timeout,
-                body: config.client_body_timeout,
-                keepalive: config.keepalive_timeout,
-                send: config.send_timeout,
-                lingering: config.lingering_timeout,
-                lingering_in_all: config.lingering_time,
-            },
+            timeouts: timeouts(config),
             client_limits: self.limits,
             trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,
@@ -137,6 +144,7 @@ impl<'a> Compiler<'a> {
             upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
             encoders: config.compression.max_concurrent,
+            status: self.status,
         })
     }
 
@@ -223,6 +231,7 @@ impl<'a> Compiler<'a> {
         };
         let compression = self.compression(config);
         let handler = match (&config.return_, &config.proxy_pass, files_at) {
+            _ if let Some(form) = &config.status => Handler::Status(Status::new(**form, self.status.clone())),
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }
