@@ -36,6 +36,11 @@ pub(crate) enum Variable {
     Pid,
     /// The chain of clients with this one at its end, as servers are told it in X-Forwarded-For.
     ForwardedFor,
+    /// What a header of the PROXY protocol said: the client, and where it connected to.
+    ProxiedAddr,
+    ProxiedPort,
+    ProxiedServerAddr,
+    ProxiedServerPort,
     RemoteAddr,
     RemotePort,
     RemoteUser,
@@ -93,6 +98,10 @@ const NAMES: &[(&str, Variable)] = &[
     ("msec", Variable::Msec),
     ("pid", Variable::Pid),
     ("proxy_add_x_forwarded_for", Variable::ForwardedFor),
+    ("proxy_protocol_addr", Variable::ProxiedAddr),
+    ("proxy_protocol_port", Variable::ProxiedPort),
+    ("proxy_protocol_server_addr", Variable::ProxiedServerAddr),
+    ("proxy_protocol_server_port", Variable::ProxiedServerPort),
     ("query_string", Variable::Args),
     ("realip_remote_addr", Variable::PeerAddr),
     ("realip_remote_port", Variable::PeerPort),
@@ -191,6 +200,8 @@ impl drover_service::Variable for Variable {
                 | Variable::ConnectionRequests
                 | Variable::Msec
                 | Variable::PeerPort
+                | Variable::ProxiedPort
+                | Variable::ProxiedServerPort
                 | Variable::Pid
                 | Variable::RemotePort
                 | Variable::RequestLength
@@ -231,6 +242,10 @@ impl drover_service::Variable for Variable {
             Variable::PeerAddr => push_ip(out, facts.peer.map(|peer| peer.ip())),
             Variable::PeerPort => push_port(out, facts.peer),
             Variable::ForwardedFor => facts.push_forwarded_for(out, text),
+            Variable::ProxiedAddr => push_known_ip(out, facts.proxied.map(|(source, _)| source)),
+            Variable::ProxiedPort => push_port(out, facts.proxied.map(|(source, _)| source)),
+            Variable::ProxiedServerAddr => push_known_ip(out, facts.proxied.map(|(_, to)| to)),
+            Variable::ProxiedServerPort => push_port(out, facts.proxied.map(|(_, to)| to)),
             Variable::RemoteAddr => push_ip(out, facts.remote.map(|remote| remote.ip())),
             Variable::RemotePort => push_port(out, facts.remote),
             Variable::RemoteUser => text(out, &facts.values.user),
@@ -275,6 +290,12 @@ pub(crate) fn push_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
     }
 }
 
+fn push_known_ip(out: &mut Vec<u8>, address: Option<SocketAddr>) {
+    if let Some(address) = address {
+        push_address(out, address.ip());
+    }
+}
+
 fn push_port(out: &mut Vec<u8>, address: Option<SocketAddr>) {
     if let Some(address) = address {
         push_number(out, u64::from(address.port()));
@@ -315,6 +336,7 @@ mod tests {
             ids: &ids,
             remote: Some(SocketAddr::from(([10, 0, 0, 1], 1234))),
             peer: Some(SocketAddr::from(([10, 0, 0, 3], 4321))),
+            proxied: Some((SocketAddr::from(([10, 0, 0, 4], 1)), SocketAddr::from(([10, 0, 0, 5], 2)))),
             local: Some(SocketAddr::from(([10, 0, 0, 2], 80))),
             pid: 42,
             worker: 3,
@@ -358,6 +380,8 @@ mod tests {
             ("$http_user_agent $http_x_id $http_none", "x\\x22y 7 -"),
             ("$sent_http_content_type $sent_http_none", "text/plain -"),
             ("$realip_remote_addr:$realip_remote_port $remote_user", "10.0.0.3:4321 me"),
+            ("$proxy_protocol_addr:$proxy_protocol_port", "10.0.0.4:1"),
+            ("$proxy_protocol_server_addr:$proxy_protocol_server_port", "10.0.0.5:2"),
             ("$arg_c $arg_C $arg_none $cookie_a $cookie_bC $cookie_d", "d d - 1 2 -"),
             ("$content_type $content_length $https", "t/u - -"),
             ("$document_root $request_filename $document_uri", "/www /www/a b /a b"),

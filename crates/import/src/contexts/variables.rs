@@ -4,14 +4,14 @@ use crate::mapping::Level;
 use crate::tree::Directive;
 
 /// nginx's name and drover's, where they differ.
-const RENAMED: &[(&str, &str)] = &[
-    ("binary_remote_addr", "remote_addr"),
-    ("proxy_protocol_addr", "remote_addr"),
-    ("proxy_protocol_port", "remote_port"),
-];
+const RENAMED: &[(&str, &str)] = &[("binary_remote_addr", "remote_addr")];
 
 /// Those of streams beside them.
-const RENAMED_OF_STREAMS: &[(&str, &str)] = &[("ssl_preread_server_name", "tls_server_name")];
+const RENAMED_OF_STREAMS: &[(&str, &str)] = &[
+    ("proxy_protocol_addr", "remote_addr"),
+    ("proxy_protocol_port", "remote_port"),
+    ("ssl_preread_server_name", "tls_server_name"),
+];
 
 /// Variables of HTTP that drover does not have.
 const MISSING: &[&str] = &[
