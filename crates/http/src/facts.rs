@@ -121,6 +121,11 @@ impl<'a> Facts<'a> {
         Some(field.value.of(self.bytes))
     }
 
+    pub(crate) fn push_filename(&self, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+        text(out, self.root);
+        text(out, self.of_head(|head| head.path(self.bytes)));
+    }
+
     /// What the client said in X-Forwarded-For, and its own address behind that.
     pub(crate) fn push_forwarded_for(&self, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
         let fields = self.head.map_or(&[][..], |head| &head.fields);

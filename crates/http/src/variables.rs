@@ -250,10 +250,7 @@ impl drover_service::Variable for Variable {
             Variable::RemotePort => push_port(out, facts.remote),
             Variable::RemoteUser => text(out, &facts.values.user),
             Variable::Request => text(out, facts.request_line()),
-            Variable::RequestFilename => {
-                text(out, facts.root);
-                text(out, facts.of_head(|head| head.path(facts.bytes)));
-            }
+            Variable::RequestFilename => facts.push_filename(out, text),
             Variable::RequestId => facts.ids.push(facts.values.request_id(|| facts.ids.draw()), out),
             Variable::RequestLength => push_number(out, facts.request_length),
             Variable::RequestMethod => text(out, facts.of_head(|head| head.method_span.of(facts.bytes))),
