@@ -96,5 +96,5 @@ fn it_can_be_checked() {
     let bad = check(conf(&port, "location / { perl main::handler; }"));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert_eq!(bad.status.code(), Some(1), "{said}");
-    assert!(said.contains("nginx.conf:9:"), "{said}");
+    assert!(said.contains("nginx.conf:10:9"), "{said}");
 }
