@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use drover_service::access_log::LogPlan;
 use drover_service::{LogFormat, TemplateError};
+use drover_upstream::proxy_protocol;
 
-use crate::access::TrustedProxies;
+use crate::access::{PeerSet, TrustedProxies};
 use crate::basic_auth::{BasicAuth, UsersError};
 use crate::config::{self, AccessRule, Listener};
 use crate::encoding::Levels;
@@ -153,6 +154,8 @@ pub(crate) struct Compiled {
     pub(crate) limits: HeadLimits,
     /// Of what clients may do.
     pub(crate) client_limits: Limits,
+    /// Who may speak the PROXY protocol where it is spoken; all where there is no such list.
+    pub(crate) proxies: Option<PeerSet>,
     /// Whose word about the client's address is trusted.
     pub(crate) trusted: Option<TrustedProxies>,
     /// Requests that a connection may have; 1 where none is to be kept.
@@ -308,6 +311,7 @@ impl Plan {
 
     /// The size that the worker's pooled buffers need: a whole head and what follows it.
     pub fn buffer_size(&self) -> usize {
-        LEAST_BUFFER.max(self.0.limits.size + AFTER_HEAD)
+        // Before the first head there may stand a header of the PROXY protocol, alone.
+        LEAST_BUFFER.max(self.0.limits.size + AFTER_HEAD).max(proxy_protocol::LONGEST + AFTER_HEAD)
     }
 }

@@ -112,6 +112,8 @@ drover_config::table! {
         /// What clients are shown instead of a bare error, where neither location nor server says otherwise.
         #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
         pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// Proxies that may connect where `proxy_protocol` is asked for; others are turned away. Empty for all.
+        pub proxy_protocol_from: Vec<Peers> = Vec::new(),
         /// How the client's address is known behind proxies.
         pub real_ip: RealIp = RealIp::default(),
         /// Limits of requests a time by name, which locations apply.

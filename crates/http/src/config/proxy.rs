@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
+use drover_upstream::proxy_protocol::Version;
 
 use super::{LONGEST, SHORTEST};
 
@@ -107,6 +108,10 @@ drover_config::table! {
         /// Whether a request goes on when its client has closed; else false.
         #[example = "false"]
         pub ignore_client_abort: Option<bool> = None,
+        /// The PROXY protocol, by which servers are told of the client before its request: "v1" or "v2". Each request
+        /// then has a connection of its own; else there is none.
+        #[example = "\"v2\""]
+        pub proxy_protocol: Option<Located<Version>> = None,
     }
 }
 
@@ -155,6 +160,7 @@ impl Proxy {
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),
             ignore_client_abort: self.ignore_client_abort.or(outer.ignore_client_abort),
+            proxy_protocol: self.proxy_protocol.or(outer.proxy_protocol),
         }
     }
 }

@@ -38,6 +38,8 @@ const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
 
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
+    /// A header of the PROXY protocol.
+    Proxy,
     Head,
     /// A body follows, but the client's password is checked first.
     Verify,
@@ -180,9 +182,10 @@ impl Work {
     }
 
     #[cold]
-    fn other(&mut self, on: &Conversation) -> Option<Step> {
+    fn other(&mut self, on: &mut Conversation) -> Option<Step> {
         match self.stage {
             Stage::Head | Stage::Answer => None,
+            Stage::Proxy => self.read_proxy(on),
             Stage::Verify => self.route.unverified.take().map(Step::Verify),
             Stage::Body(body) => self.read_over(on, body),
             Stage::Closing { linger } => Some(Step::Close { linger }),

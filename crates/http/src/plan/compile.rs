@@ -10,7 +10,7 @@ use drover_config::Located;
 use drover_service::access_log::LogPlan;
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
-use crate::access::TrustedProxies;
+use crate::access::{PeerSet, TrustedProxies};
 use crate::basic_auth::{BasicAuth, UsersFiles};
 use crate::config::{self, PathMatch, ProxyPass};
 use crate::encoding::compression::{self, Compression};
@@ -130,6 +130,7 @@ impl<'a> Compiler<'a> {
             },
             timeouts: timeouts(config),
             client_limits: self.limits,
+            proxies: PeerSet::new(&config.proxy_protocol_from),
             trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,
             server: self.server,

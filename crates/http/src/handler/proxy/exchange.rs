@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use drover_event::{Counter, Millis, PeerAddress, Stream, StreamError};
+use drover_event::{Counter, Millis, Stream, StreamError};
+use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{
     Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent, hash_key,
 };
@@ -147,12 +148,14 @@ impl Exchange<'_> {
         let mut body = Reframe::new(body, outgoing);
         // A client that has begun to send does not wait to be told to.
         let continues = head.expects_continue && incoming.unread().is_empty();
-        let client = match self.asked.on.stream.peer() {
-            PeerAddress::Internet(address) => Some(address),
-            PeerAddress::Unix => None,
-        };
+        let on = self.asked.on;
+        let client = on.peer_address();
         let request = &mut self.memory.request;
         request.clear();
+        if let Some(version) = self.proxy.proxy_protocol {
+            let source = on.client_address(Some(head), self.asked.about.bytes);
+            request.extend_from_slice(&encode(version, &Header::for_stream(source, on.local_address())));
+        }
         self.asked.with_request(self.fate, |asked| {
             self.proxy.forward.push_head(asked, client, continues, request);
         });
@@ -251,7 +254,8 @@ impl Exchange<'_> {
         match end {
             End::Whole { reusable } => {
                 self.trail.last().ended(core.now());
-                if reusable && self.whole.get() {
+                // A connection that was made for one client is no other's.
+                if reusable && self.whole.get() && self.proxy.proxy_protocol.is_none() {
                     lease.keep()
                 } else {
                     lease.done()
@@ -283,6 +287,7 @@ impl Exchange<'_> {
     /// if it must not arrive twice, or if some of it is no longer in memory.
     fn connection(&self) -> Connection {
         match self.whole.get() && self.may_repeat() {
+            _ if self.proxy.proxy_protocol.is_some() => Connection::Fresh,
             true => Connection::Any,
             false => Connection::Recent,
         }

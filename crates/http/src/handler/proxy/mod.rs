@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use drover_service::TemplateError;
 use drover_upstream::Cause;
+use drover_upstream::proxy_protocol::Version;
 
 use crate::config;
 use crate::config::Failure;
@@ -50,6 +51,8 @@ pub(crate) struct Proxy {
     tunnel_timeout: Duration,
     ignores_abort: bool,
     retry: Retry,
+    /// The header that is sent first, on a connection of the client's own.
+    proxy_protocol: Option<Version>,
 }
 
 /// How a location and its upstream go together.
@@ -92,6 +95,7 @@ impl Proxy {
             tunnel_timeout: config.tunnel_timeout.unwrap_or(DEFAULT_TUNNEL_TIMEOUT),
             ignores_abort: config.ignore_client_abort.unwrap_or(false),
             retry: Retry::new(config),
+            proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }
 }
