@@ -111,7 +111,10 @@ impl Exchange<'_> {
                 Ok(lease) => {
                     let may_leave = attempts.may_try_another() && self.may_repeat();
                     match self.converse(&lease, incoming, &mut body, may_leave).await {
-                        Ok(end) => return self.end(lease, end, incoming).await,
+                        Ok(end) => {
+                            let ended = self.end(lease, end, incoming).await;
+                            return ended.inspect_err(|fault| self.note(upstream.name(), fault, false));
+                        }
                         Err(fault) => {
                             let next = self.blame(&mut attempts, lease, &fault);
                             (fault, next)
