@@ -9,6 +9,7 @@ use drover_event::{Notifier, Strategy};
 use drover_service::Listener;
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
+use tracing::warn;
 
 use crate::config::{Config, System};
 use crate::datagrams::DatagramSeat;
@@ -40,6 +41,8 @@ pub(crate) struct Generation {
     pub(crate) strategies: Rc<BTreeMap<Address, Strategy>>,
     /// One for each worker number, once the generation starts.
     pub(crate) seats: Rc<Vec<Seat>>,
+    /// Where on the scoreboard its workers share what they know of servers.
+    pub(crate) servers: Option<usize>,
 }
 
 /// What belongs to a worker number as long as its generation serves, whichever process has it.
@@ -82,6 +85,7 @@ impl Generation {
             workers: 0,
             strategies: Rc::default(),
             seats: Rc::default(),
+            servers: None,
         }
     }
 
@@ -126,6 +130,7 @@ impl Generation {
             workers,
             strategies: Rc::new(strategies),
             seats: Rc::default(),
+            servers: None,
         })
     }
 
@@ -161,6 +166,15 @@ impl Generation {
         }
         self.seats = Rc::new(seats);
         Ok(())
+    }
+
+    /// Has the workers share what they know of servers on the scoreboard. To be called once they are seated.
+    pub(crate) fn place_servers(&mut self, board: &Scoreboard) {
+        let Some(plans) = &self.plans else { return };
+        self.servers = board.place_servers(self.number, plans.upstreams());
+        if self.servers.is_none() && plans.upstreams().next().is_some() {
+            warn!("the upstreams have too many servers to be shown by `drover status`");
+        }
     }
 
     /// Whether anything listens for datagrams.

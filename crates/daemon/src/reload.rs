@@ -183,6 +183,7 @@ impl Master {
                 return Split::Continue(());
             }
         };
+        candidate.place_servers(&self.board);
         if let (Some(plans), Some(before)) = (&candidate.plans, &self.generation.plans) {
             plans.inherit(before);
         }
@@ -233,6 +234,7 @@ impl Master {
         self.parked = false;
         let workers = self.generation.workers;
         self.board.set_generation(number, workers as usize);
+        self.board.show_servers(self.generation.servers);
         self.board.set_state(MasterState::Serving);
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");

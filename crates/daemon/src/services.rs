@@ -52,10 +52,20 @@ impl Plans {
         Ok(Self { http, stream: drover_stream::Plan::new(&config.stream, workers)? })
     }
 
+    /// The upstreams, each with the name of its service.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &drover_upstream::Plan)> {
+        let http = self.http.upstreams().iter().map(|plan| ("http", plan));
+        http.chain(self.stream.upstreams().map(|plan| ("stream", plan)))
+    }
+
     /// Takes over what the plans of the generation before know of servers that these have too.
     pub(crate) fn inherit(&self, before: &Plans) {
-        self.http.inherit(&before.http);
-        self.stream.inherit(&before.stream);
+        for (service, plan) in self.upstreams() {
+            let same = before.upstreams().find(|(other, old)| *other == service && old.name() == plan.name());
+            if let Some((_, same)) = same {
+                plan.inherit(same);
+            }
+        }
     }
 
     /// The listeners that are needed.

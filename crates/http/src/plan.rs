@@ -269,14 +269,9 @@ impl Plan {
         &self.0.listeners
     }
 
-    /// Takes over what an earlier plan knows of servers that this one has too.
-    pub fn inherit(&self, before: &Plan) {
-        for plan in &self.0.upstreams {
-            let same = before.0.upstreams.iter().find(|other| other.name() == plan.name());
-            if let Some(same) = same {
-                plan.inherit(same);
-            }
-        }
+    /// The upstreams that requests are passed on to.
+    pub fn upstreams(&self) -> &[drover_upstream::Plan] {
+        &self.0.upstreams
     }
 
     /// The files that access logs are written to, each once. The master creates them so that workers, with

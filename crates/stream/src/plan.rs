@@ -111,14 +111,9 @@ impl Plan {
         self.0.listeners.iter().map(|(listener, _)| listener)
     }
 
-    /// Takes over what an earlier plan knows of servers that this one has too.
-    pub fn inherit(&self, before: &Plan) {
-        for UpstreamPlan { plan, .. } in &self.0.upstreams {
-            let same = before.0.upstreams.iter().find(|other| other.plan.name() == plan.name());
-            if let Some(same) = same {
-                plan.inherit(&same.plan);
-            }
-        }
+    /// The upstreams that connections are passed on to.
+    pub fn upstreams(&self) -> impl Iterator<Item = &drover_upstream::Plan> {
+        self.0.upstreams.iter().map(|upstream| &upstream.plan)
     }
 
     /// The files that access logs are written to, each once. The master creates them so that workers, with

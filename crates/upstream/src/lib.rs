@@ -98,6 +98,7 @@ mod peers;
 mod plan;
 pub mod proxy_protocol;
 mod resolve;
+pub mod shown;
 mod upstream;
 mod words;
 

@@ -1,5 +1,6 @@
 //! The plan: an upstream made ready by the master, before the fork.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -19,7 +20,7 @@ pub struct Plan {
 struct Made {
     name: Box<str>,
     config: config::Upstream,
-    words: Words,
+    words: RefCell<Words>,
 }
 
 /// What tells the addresses of a name, with the port at each. It may take its time: it runs on a thread of
@@ -61,15 +62,15 @@ impl Plan {
         let layout = Layout::new(config, workers.max(1));
         let words = Words::anonymous(layout)
             .map_err(|source| PlanError::Memory { upstream: name.to_owned(), source })?;
-        Ok(Plan::with_words(name, config, words))
+        let made = Made { name: name.into(), config: config.clone(), words: RefCell::new(words) };
+        let system = |host: &str, port| (host, port).to_socket_addrs().map(Iterator::collect);
+        Ok(Plan { made: Rc::new(made), resolver: Arc::new(system) })
     }
 
-    /// The same with words that others can see too. They have to be zero, or of an earlier plan with the
-    /// same layout.
-    pub fn with_words(name: &str, config: &config::Upstream, words: Words) -> Plan {
-        let made = Rc::new(Made { name: name.into(), config: config.clone(), words });
-        let system = |host: &str, port| (host, port).to_socket_addrs().map(Iterator::collect);
-        Plan { made, resolver: Arc::new(system) }
+    /// Has the workers share these words instead, which others may see too. They have to be zero, and of this
+    /// plan's layout. For the master, before it forks the workers.
+    pub fn place(&self, words: Words) {
+        self.made.words.replace(words);
     }
 
     /// The same with names resolved by `resolver` rather than by the system.
@@ -89,8 +90,8 @@ impl Plan {
     }
 
     /// What its workers share.
-    pub fn words(&self) -> &Words {
-        &self.made.words
+    pub fn words(&self) -> Words {
+        self.made.words.borrow().clone()
     }
 
     pub(crate) fn resolver(&self) -> &Resolver {

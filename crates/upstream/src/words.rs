@@ -119,14 +119,25 @@ pub struct Layout {
 impl Layout {
     /// The layout for an upstream and a number of workers.
     pub fn new(upstream: &config::Upstream, workers: u32) -> Layout {
+        let blocks = upstream.servers.iter().map(|server| server.addresses_most());
+        Layout::of_blocks(blocks, workers as usize)
+    }
+
+    /// The layout for servers with so many peer blocks each.
+    pub(crate) fn of_blocks(blocks: impl Iterator<Item = usize>, workers: usize) -> Layout {
         let mut peers = 0;
-        let first = |server: &config::Server| {
+        let first = |blocks: usize| {
             let first = peers;
-            peers += server.addresses_most();
+            peers += blocks;
             first
         };
-        let first_peers = upstream.servers.iter().map(|server| &**server).map(first).collect();
-        Layout { first_peers, peers, workers: workers as usize }
+        let first_peers = blocks.map(first).collect();
+        Layout { first_peers, peers, workers }
+    }
+
+    /// For how many workers.
+    pub fn workers(&self) -> usize {
+        self.workers
     }
 
     /// How many words there are.
@@ -166,7 +177,7 @@ impl Layout {
 pub struct Words {
     mapping: Rc<SharedWords>,
     base: usize,
-    layout: Layout,
+    layout: Rc<Layout>,
 }
 
 impl Words {
@@ -176,12 +187,13 @@ impl Words {
     /// What `mmap(2)` reports.
     pub fn anonymous(layout: Layout) -> io::Result<Words> {
         let mapping = Rc::new(SharedWords::anonymous(layout.words().max(1))?);
-        Ok(Words { mapping, base: 0, layout })
+        Ok(Words { mapping, base: 0, layout: Rc::new(layout) })
     }
 
     /// The words from `base` on; `None` if they are too few.
     pub fn within(mapping: &Rc<SharedWords>, base: usize, layout: Layout) -> Option<Words> {
         let end = base.checked_add(layout.words())?;
+        let layout = Rc::new(layout);
         (end <= mapping.len()).then(|| Words { mapping: Rc::clone(mapping), base, layout })
     }
 

@@ -243,6 +243,8 @@ fn alone(
     pid_file: Option<PidFile>,
 ) -> ExitCode {
     let seated = first.seat_workers(&board);
+    first.place_servers(&board);
+    board.show_servers(first.servers);
     let (Ok(()), Some(plans), Some(seat)) = (seated, first.plans.clone(), first.seats.first()) else {
         return ExitCode::FAILURE;
     };

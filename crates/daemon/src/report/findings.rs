@@ -4,7 +4,7 @@ use drover_event::{Counter, Gauge, Phase, Strategy};
 
 use super::json::inside_turn_ms;
 use super::table::{duration, milliseconds};
-use super::{Now, is_waiting, last, serving};
+use super::{Now, is_waiting, last, servers, serving};
 use crate::process::is_stopped;
 use crate::scoreboard::{ListenerView, MasterState, Snapshot, WorkerView};
 use crate::text::counted;
@@ -62,6 +62,8 @@ subjects! {
     Queue = "queue",
     /// The kernel cut a backlog.
     Backlog = "backlog",
+    /// Servers of upstreams are not used.
+    Servers = "servers",
     /// Tasks panicked.
     Panics = "panics",
 }
@@ -78,7 +80,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(about: About, text: String) -> Self {
+    pub(super) fn new(about: About, text: String) -> Self {
         Self { about, worker: None, text }
     }
 
@@ -106,6 +108,7 @@ pub(crate) fn findings(snapshot: &Snapshot, now: Now) -> Vec<Finding> {
             found.extend(snapshot.listeners.iter().filter_map(|listener| uneven_accepts(listener, snapshot)))
         }
     }
+    found.extend(servers::findings(snapshot));
     found.extend(refused_reload(snapshot, now));
     found.extend(panics(snapshot));
     found

@@ -20,6 +20,7 @@ pub(crate) fn json(snapshot: &Snapshot, now: Now) -> Value {
         "workers": workers,
         "waiting": waiting.iter().map(|worker| worker.number).collect::<Vec<_>>(),
         "listeners": snapshot.listeners.iter().map(|listener| listener_json(listener, snapshot)).collect::<Vec<_>>(),
+        "upstreams": super::servers::json(snapshot),
         "totals": totals_json(snapshot),
         "accept_skew": accept_skew(snapshot),
         "findings": findings.collect::<Vec<_>>(),

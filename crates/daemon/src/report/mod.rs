@@ -5,6 +5,7 @@
 mod findings;
 mod json;
 mod schema;
+mod servers;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ pub(crate) fn schema() -> Value {
             ("workers", array("The workers that live, of all generations", worker())),
             ("waiting", array("Numbers of workers that are to be started again", count("A number"))),
             ("listeners", array("Where connections are taken from", listener())),
+            ("upstreams", array("The upstreams of the generation that serves", super::servers::schema())),
             ("totals", totals()),
             (
                 "accept_skew",
@@ -162,7 +163,7 @@ fn closes(description: &str) -> Value {
 }
 
 /// An object that has all of these keys and no others.
-fn object<'a>(
+pub(super) fn object<'a>(
     description: impl Into<String>,
     properties: impl IntoIterator<Item = (&'a str, Value)>,
 ) -> Value {
@@ -186,19 +187,19 @@ fn by_name(description: &str) -> Value {
     })
 }
 
-fn array(description: &str, items: Value) -> Value {
+pub(super) fn array(description: &str, items: Value) -> Value {
     json!({ "description": description, "type": "array", "items": items })
 }
 
-fn count(description: &str) -> Value {
+pub(super) fn count(description: &str) -> Value {
     json!({ "description": description.trim(), "type": "integer", "minimum": 0 })
 }
 
-fn string(description: &str) -> Value {
+pub(super) fn string(description: &str) -> Value {
     json!({ "description": description, "type": "string" })
 }
 
-fn boolean(description: &str) -> Value {
+pub(super) fn boolean(description: &str) -> Value {
     json!({ "description": description, "type": "boolean" })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_event::{CloseReason, Counter, Gauge};
 
-use super::{Now, accept_skew, findings, is_waiting, last, serving};
+use super::{Now, accept_skew, findings, is_waiting, last, servers, serving};
 use crate::scoreboard::{ListenerView, Snapshot, WorkerView};
 
 /// What a terminal has at least.
@@ -15,6 +15,7 @@ pub(crate) fn table(snapshot: &Snapshot, now: Now) -> String {
     let mut text = head(snapshot, now);
     text.push_str(&workers(snapshot, now));
     text.push_str(&listeners(snapshot));
+    text.push_str(&servers::table(snapshot));
     text.push_str(&closes(snapshot));
     let findings = findings(snapshot, now);
     if !findings.is_empty() {
@@ -145,7 +146,7 @@ fn wrapped(first: &str, others: &str, text: &str) -> String {
 }
 
 /// A number in at most `width` columns: as it is if it fits, else in thousands, millions and so on.
-fn figure(number: u64, width: usize) -> String {
+pub(super) fn figure(number: u64, width: usize) -> String {
     let plain = number.to_string();
     if plain.len() <= width {
         return plain;
@@ -164,7 +165,7 @@ fn figure(number: u64, width: usize) -> String {
 }
 
 /// The end of a text that is too long, which tells paths apart.
-fn shortened(text: &str, width: usize) -> String {
+pub(super) fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();

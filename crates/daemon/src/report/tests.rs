@@ -228,3 +228,41 @@ fn json_has_what_the_table_has() {
     assert_eq!(value["accept_skew"], 1.5);
     assert_eq!(value["master"]["last_reload"], Value::Null);
 }
+
+/// An upstream with a server of each state.
+fn upstreams(board: &Scoreboard, name: &str) {
+    let server = |text: &str| {
+        let address = drover_config::ServerAddress::parse(text).expect("an address");
+        drover_upstream::config::Server::new(address)
+    };
+    let mut servers: Vec<_> =
+        ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "app.example:80"].map(server).into_iter().collect();
+    (servers[0].backup, servers[1].down) = (true, true);
+    let config = drover_upstream::config::Upstream::new(servers);
+    let plan = drover_upstream::Plan::new(name, &config, 2).expect("memory");
+    let room = board.place_servers(1, [("http", &plan)].into_iter());
+    board.show_servers(room);
+}
+
+#[test]
+fn servers_are_shown_and_those_that_are_not_used_are_said() {
+    let snapshot = seen("servers", |board, _| upstreams(board, "app"));
+    let text = table(&snapshot, NOW);
+    assert!(text.contains("http app\n  10.0.0.1:80 (backup)               up "), "{text}");
+    assert!(text.contains("  10.0.0.2:80                        out of use "), "{text}");
+    assert!(text.contains("  app.example:80                     no address"), "{text}");
+    let text = sentences(&snapshot);
+    let wanted = "upstream \"app\" (http): app.example:80 without an address; 2 of 3 serve: the log says why";
+    assert!(text.contains(wanted), "{text}");
+    let value = json(&snapshot, NOW);
+    assert_eq!(value["upstreams"][0]["servers"][1]["addresses"][0]["state"], "out_of_use");
+    assert_eq!(value["upstreams"][0]["servers"][3]["addresses"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn long_names_of_upstreams_fit_eighty_columns() {
+    let snapshot = seen("long", |board, _| upstreams(board, &"long/".repeat(40)));
+    let text = table(&snapshot, NOW);
+    let rows = text.lines().filter(|line| !line.starts_with(['!', ' ']));
+    assert!(rows.into_iter().all(|line| line.chars().count() <= 80), "{text}");
+}

@@ -6,9 +6,9 @@ use drover_event::{Counter, Gauge, Phase, Stats};
 pub(super) const FILE_NAME: &str = "scoreboard";
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"drover\0s");
 /// Raised with every change of layout; readers of another version refuse.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// Words of a cache line.
-const LINE: usize = 8;
+pub(super) const LINE: usize = 8;
 
 /// Words of the header, in their order.
 pub(super) const SHAPE: [u64; LINE] = [
@@ -35,7 +35,10 @@ pub(super) const SOCKETS_AT: usize = LISTENERS_AT + LISTENERS * LISTENER_WORDS;
 pub(super) const TOTALS_AT: usize = SOCKETS_AT + SOCKETS;
 pub(super) const IDENTITIES_AT: usize = TOTALS_AT + STATS_WORDS;
 const BLOCKS_AT: usize = IDENTITIES_AT + BLOCKS * IDENTITY_WORDS;
-pub(super) const WORDS: usize = BLOCKS_AT + BLOCKS * STATS_WORDS;
+pub(super) const SERVERS_AT: usize = BLOCKS_AT + BLOCKS * STATS_WORDS;
+/// Room for what workers share about servers: 64 MiB, of which nothing takes memory before it is used.
+pub(super) const SERVERS_WORDS: usize = 8 << 20;
+pub(super) const WORDS: usize = SERVERS_AT + SERVERS_WORDS;
 
 /// Listeners, over all generations.
 pub(super) const LISTENERS: usize = Stats::LISTENERS;
@@ -120,6 +123,8 @@ pub(super) enum Master {
     ExitsKilled,
     /// 1 while another master takes over: what is counted from here on will be seen there.
     HandingOver,
+    /// The room of what the serving generation shares about servers; zero for none.
+    ServersAt,
 }
 
 impl Master {

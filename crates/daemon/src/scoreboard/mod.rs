@@ -9,9 +9,11 @@
 //! totals      counts of workers that have ended          [`STATS_WORDS`]
 //! identities  whose each block is                        [`BLOCKS`] times [`IDENTITY_WORDS`]
 //! blocks      what each worker counts, while it lives    [`BLOCKS`] times [`STATS_WORDS`]
+//! servers     what workers share about servers ([`servers`])
 //! ```
 //!
-//! Every word has one writer: the process whose block it is, and the master for blocks that nobody has.
+//! Every word has one writer: the process whose block it is, and the master for blocks that nobody has. What is
+//! shared about servers is an exception: see there.
 //! Anyone who may open the file reads it, also while every process hangs. When a worker ends, the master
 //! folds its counters into the totals and frees the block, between two bumps of a word that tells readers
 //! to look again: sums never fall and nothing is counted twice. The file is sparse; blocks that were never
@@ -22,6 +24,7 @@
 mod carry;
 mod layout;
 mod listeners;
+mod servers;
 mod snapshot;
 mod upgrade;
 
@@ -99,6 +102,8 @@ pub(crate) struct Scoreboard {
     owner: Pid,
     /// What the totals have of another master.
     carried: RefCell<Totals>,
+    /// Room lent to generations for what they share about servers.
+    rooms: RefCell<Vec<servers::Room>>,
 }
 
 impl Scoreboard {
@@ -134,8 +139,8 @@ impl Scoreboard {
             std::fs::remove_file(path).map_err(map_error)?;
         };
         let words = Rc::new(SharedWords::create(&file, WORDS).map_err(map_error)?);
-        let (place, carried) = (place(), RefCell::default());
-        let board = Self { words, place, _file: file, owner: Pid::this(), carried };
+        let (place, carried, rooms) = (place(), RefCell::default(), RefCell::default());
+        let board = Self { words, place, _file: file, owner: Pid::this(), carried, rooms };
         board.set(Master::Pid, board.owner.as_raw() as u64);
         board.set(Master::StartedMs, unix_ms());
         // The magic comes last: a reader that sees it sees the rest.

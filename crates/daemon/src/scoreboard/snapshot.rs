@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use drover_event::{CloseReason, Counter, Gauge, Lag, Phase, Stats};
 use drover_sys::memory::{ReadOnlyWords, SharedWords};
+use drover_upstream::shown::UpstreamView;
 use nix::unistd::Pid;
 use thiserror::Error;
 
@@ -19,7 +20,7 @@ use super::listeners::ListenerView;
 use crate::lock;
 
 /// How often a reader looks again when it met a writer.
-const TRIES: u32 = 100;
+pub(super) const TRIES: u32 = 100;
 
 /// How long a reader waits for a new master to take over from the old one, which takes a moment.
 const HAND_OVER: Duration = Duration::from_secs(1);
@@ -144,6 +145,8 @@ pub(crate) struct Snapshot {
     pub(crate) workers: Vec<WorkerView>,
     /// The listeners, by their numbers.
     pub(crate) listeners: Vec<ListenerView>,
+    /// The upstreams of the generation that serves.
+    pub(crate) upstreams: Vec<UpstreamView>,
     ended: Vec<u64>,
 }
 
@@ -191,7 +194,7 @@ impl Snapshot {
 pub(crate) struct Watch {
     path: PathBuf,
     file: File,
-    words: ReadOnlyWords,
+    pub(super) words: ReadOnlyWords,
 }
 
 impl Watch {
@@ -272,7 +275,8 @@ impl Watch {
             exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
                 .map(|word| self.master_word(word)),
         };
-        let mut snapshot = Snapshot { master, workers, listeners, ended };
+        let upstreams = self.servers();
+        let mut snapshot = Snapshot { master, workers, listeners, upstreams, ended };
         snapshot.look_at_queues();
         snapshot
     }
@@ -320,7 +324,7 @@ impl Watch {
         (0..Stats::WORDS).map(|word| self.word(base + word)).collect()
     }
 
-    fn master_word(&self, word: Master) -> u64 {
+    pub(super) fn master_word(&self, word: Master) -> u64 {
         self.word(word.at())
     }
 

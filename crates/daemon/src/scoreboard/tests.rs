@@ -192,3 +192,46 @@ fn every_sum_that_a_block_has_is_carried() {
     let names: std::collections::BTreeSet<String> = Stats::named_words().map(|(_, name)| name).collect();
     assert_eq!(names.len(), carried.len(), "each by a name of its own");
 }
+
+fn plan(name: &str, workers: u32) -> drover_upstream::Plan {
+    let address = drover_config::ServerAddress::parse("10.0.0.1:80").expect("an address");
+    let config = drover_upstream::config::Upstream::new(vec![drover_upstream::config::Server::new(address)]);
+    drover_upstream::Plan::new(name, &config, workers).expect("memory")
+}
+
+#[test]
+fn room_for_servers_is_lent_as_long_as_a_worker_of_the_generation_lives() {
+    let (board, watch, directory) = board("servers");
+    let seen = || watch.snapshot_as(Pid::this()).upstreams;
+    let names = || seen().into_iter().map(|upstream| upstream.name).collect::<Vec<_>>();
+    let place = |generation, plan: &drover_upstream::Plan| {
+        let block = board.lend(generation, 0, 512).expect("block");
+        let room = board.place_servers(generation, std::iter::once(("http", plan)));
+        (block, room)
+    };
+    assert!(names().is_empty());
+    let one = plan("one", 1);
+    let (first, room) = place(1, &one);
+    assert!(names().is_empty(), "not before it serves");
+    board.set_generation(1, 1);
+    board.show_servers(room);
+    assert_eq!(names(), ["one"]);
+    let (second, other) = place(2, &plan("two", 1));
+    assert!(other.is_some() && other != room, "the first still serves");
+    board.set_generation(2, 1);
+    board.show_servers(other);
+    assert_eq!(names(), ["two"]);
+    let (third, again) = place(3, &plan("three", 1));
+    assert!(again.is_some() && again != room && again != other, "a worker of the first drains");
+    board.fold(&first);
+    board.fold(&third);
+    let (_, reused) = place(4, &plan("four", 1));
+    assert_eq!(reused, room);
+    board.set_generation(4, 1);
+    board.show_servers(reused);
+    assert_eq!(names(), ["four"]);
+    board.fold(&second);
+    let peers = &seen()[0].servers[0].peers;
+    assert_eq!(peers[0].tally(drover_upstream::Tally::Requests), 0, "it was cleaned");
+    std::fs::remove_dir_all(directory).expect("removed");
+}
