@@ -124,13 +124,15 @@ hosts:
     )
 }
 
-/// Passes on alone: it serves nothing by itself.
+/// Passes on alone: it serves nothing by itself. It would want two descriptors for each connection there may be, more
+/// than some machines allow, and most of them are never needed: hence no strict limits.
 pub(crate) fn haproxy(files: &Files, plain: &Port, deferred: &Port) -> String {
     let (plain, deferred, origin) = (plain.address(), deferred.address(), files.origin());
     format!(
         r#"global
     nbthread 1
     maxconn 12000
+    no strict-limits
     tune.pool-high-fd-ratio 90
 defaults
     mode http
