@@ -6,12 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use drover_tests::http::request;
-use drover_tests::http_backend::response;
+use drover_tests::http_backend::{pattern, response};
 use drover_tests::{HttpBackend, Proxying, eventually, process};
-
-fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
-}
 
 fn with_length(body: &[u8]) -> Vec<u8> {
     [request("POST", "/", &format!("Content-Length: {}\r\n", body.len())).as_bytes(), body].concat()

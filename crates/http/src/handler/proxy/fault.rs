@@ -1,6 +1,6 @@
 //! What goes wrong when a request is passed on: what it was, whose fault, and what follows from it.
 
-use drover_event::StreamError;
+use drover_event::{Counter, StreamError};
 use drover_upstream::{Cause, Failure, NoPeer};
 
 use crate::h1::rule::Refusal;
@@ -155,6 +155,21 @@ impl Fault {
             Fault::ClientSend(StreamError::TimedOut) => "client_send_timed_out",
             Fault::ClientSend(_) => "client_reset",
         }
+    }
+}
+
+/// The counter of a cause.
+pub(super) fn counter(cause: Cause) -> Counter {
+    match cause {
+        Cause::Refused => Counter::UpstreamRefused,
+        Cause::ConnectTimedOut => Counter::UpstreamConnectTimeouts,
+        Cause::SendTimedOut => Counter::UpstreamSendTimeouts,
+        Cause::ReceiveTimedOut => Counter::UpstreamReceiveTimeouts,
+        Cause::Closed => Counter::UpstreamClosed,
+        Cause::Reset => Counter::UpstreamReset,
+        Cause::Invalid => Counter::UpstreamInvalid,
+        Cause::Answer => Counter::UpstreamAnswers,
+        Cause::Local => Counter::UpstreamLocal,
     }
 }
 
