@@ -18,6 +18,7 @@ pub struct Config {
     http: Vec<String>,
     log_formats: Vec<String>,
     stream: Vec<String>,
+    stream_log_formats: Vec<String>,
     servers: String,
     /// The whole text, where somebody else wrote it.
     written: Option<String>,
@@ -52,6 +53,10 @@ impl Config {
                 "access_log = {{ file = {}, format = \"by_worker\", flush = \"50ms\" }}",
                 place("stream.log")
             )],
+            stream_log_formats: vec![
+                "by_worker = \"$pid $protocol $bytes_received $bytes_sent $upstream_addr $tls_server_name $close_reason\""
+                    .to_owned(),
+            ],
             servers: String::new(),
             written: None,
         }
@@ -90,6 +95,12 @@ impl Config {
     /// Sets a key in `[stream]`.
     pub fn stream(mut self, line: &str) -> Config {
         set(&mut self.stream, line);
+        self
+    }
+
+    /// Adds a format for access logs of proxies.
+    pub fn stream_log_format(mut self, line: &str) -> Config {
+        set(&mut self.stream_log_formats, line);
         self
     }
 
@@ -155,9 +166,7 @@ impl Config {
         }
         if self.servers.contains("[[stream.servers]]") {
             let _ = writeln!(text, "[stream]\n{}\n", self.stream.join("\n"));
-            let format =
-                "$pid $protocol $bytes_received $bytes_sent $upstream_addr $tls_server_name $close_reason";
-            let _ = writeln!(text, "[stream.log_formats]\nby_worker = \"{format}\"\n");
+            let _ = writeln!(text, "[stream.log_formats]\n{}\n", self.stream_log_formats.join("\n"));
         }
         let _ = writeln!(text, "[http.log_formats]\n{}", self.log_formats.join("\n"));
         text.push_str(&self.servers);

@@ -24,6 +24,8 @@ use crate::{Config, Directory, binary, eventually, process};
 pub struct Drover {
     child: Child,
     config: PathBuf,
+    /// The arguments that name it.
+    source: Vec<OsString>,
     directory: PathBuf,
     stderr: PathBuf,
 }
@@ -94,12 +96,38 @@ impl Drover {
         }
     }
 
+    /// Starts drover with an nginx.conf, which has to say that the directory has its pid file, `drover.pid`, and with
+    /// the directory as its prefix.
+    ///
+    /// # Errors
+    /// How it ended instead.
+    pub fn try_start_nginx_conf(
+        directory: &Directory,
+        text: &str,
+        arguments: &[&str],
+    ) -> Result<Drover, Failure> {
+        let file = directory.write("nginx.conf", text);
+        let mut source: Vec<OsString> = vec!["--nginx-conf".into(), file.clone().into()];
+        source.extend(["-p".into(), directory.path().into()]);
+        source.extend(arguments.iter().map(OsString::from));
+        Drover::try_start_source(directory, &file, source, &Surroundings::default())
+    }
+
     fn try_start_file(
         directory: &Directory,
         config: &Path,
         surroundings: &Surroundings,
     ) -> Result<Drover, Failure> {
-        let mut drover = Drover::launch(directory.path(), config, surroundings);
+        Drover::try_start_source(directory, config, vec!["-c".into(), config.into()], surroundings)
+    }
+
+    fn try_start_source(
+        directory: &Directory,
+        config: &Path,
+        source: Vec<OsString>,
+        surroundings: &Surroundings,
+    ) -> Result<Drover, Failure> {
+        let mut drover = Drover::launch(directory.path(), config, source, surroundings);
         let start = Instant::now();
         while !drover.is_ready() {
             if drover.has_ended() {
@@ -112,14 +140,15 @@ impl Drover {
         Ok(drover)
     }
 
-    fn launch(directory: &Path, config: &Path, surroundings: &Surroundings) -> Drover {
+    fn launch(directory: &Path, config: &Path, source: Vec<OsString>, surroundings: &Surroundings) -> Drover {
         // Workers that outlive their master become our children, so that they can be reaped.
         prctl::set_child_subreaper(true).expect("Linux has subreapers");
         let stderr = directory.join("stderr.log");
         let mut line: Vec<OsString> = end_with_us();
         line.extend(surroundings.wrapper.iter().cloned());
         let executable = surroundings.executable.as_deref().unwrap_or_else(|| binary::drover());
-        line.extend([executable.into(), "run".into(), "-c".into(), config.into()]);
+        line.extend([executable.into(), "run".into()]);
+        line.extend(source.iter().cloned());
         let child = Command::new(&line[0])
             .args(&line[1..])
             .envs(surroundings.environment.iter().cloned())
@@ -130,7 +159,7 @@ impl Drover {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", line[0].display()));
-        Drover { child, config: config.to_owned(), directory: directory.to_owned(), stderr }
+        Drover { child, config: config.to_owned(), source, directory: directory.to_owned(), stderr }
     }
 
     /// The pid file is there, and every worker says on the scoreboard that it serves.
@@ -224,11 +253,11 @@ impl Drover {
     /// When it says nothing, or nothing that can be understood.
     #[track_caller]
     pub fn status(&self) -> Status {
-        Status::read(&self.config).unwrap_or_else(|error| panic!("no status: {error}"))
+        Status::of(&self.source).unwrap_or_else(|error| panic!("no status: {error}"))
     }
 
     fn try_status(&self) -> Option<Status> {
-        Status::read(&self.config).ok()
+        Status::of(&self.source).ok()
     }
 
     /// True once the master has ended.

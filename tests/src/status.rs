@@ -1,5 +1,6 @@
 //! `drover status --json`, read back.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -65,13 +66,23 @@ pub struct WorkerStatus {
 impl Status {
     /// Asks the daemon that was started with this config file.
     pub fn read(config: &Path) -> Result<Status, String> {
-        let json = Status::text(config)?;
+        Status::of(&["-c".into(), config.into()])
+    }
+
+    /// Asks the daemon that was started with these arguments.
+    pub fn of(source: &[OsString]) -> Result<Status, String> {
+        let json = Status::text_of(source)?;
         serde_json::from_str(&json).map_err(|error| format!("{error} in\n{json}"))
     }
 
     /// The JSON itself.
     pub fn text(config: &Path) -> Result<String, String> {
-        let output = binary::run(["status".as_ref(), "--json".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        Status::text_of(&["-c".into(), config.into()])
+    }
+
+    fn text_of(source: &[OsString]) -> Result<String, String> {
+        let command = ["status".into(), "--json".into()];
+        let output = binary::run(command.iter().chain(source));
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }

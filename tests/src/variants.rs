@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::http_backend::HttpBackend;
 use crate::{Backend, Config, Directory, Port, Random};
 
 /// Bytes of the file at `/large`.
@@ -23,6 +24,8 @@ pub struct Variants {
     pub stream: Port,
     /// A server of the run's own that sends everything back.
     pub echo: Backend,
+    /// Another, that answers requests with themselves.
+    pub echo_http: HttpBackend,
     /// The folder of the log files.
     pub logs: PathBuf,
 }
@@ -55,7 +58,16 @@ impl Variants {
         let logs = directory.join("logs");
         std::fs::create_dir(&logs).expect("the directory is ours");
         let [port, extra, taken, stream] = [(); 4].map(|()| Port::new());
-        Variants { directory, port, extra, taken, stream, echo: Backend::echo(), logs }
+        Variants {
+            directory,
+            port,
+            extra,
+            taken,
+            stream,
+            echo: Backend::echo(),
+            echo_http: HttpBackend::echoing(),
+            logs,
+        }
     }
 
     /// The unix socket that all of them listen on.
@@ -119,6 +131,7 @@ impl Variants {
             .location("/", "return = { status = 200, body = \"ok\\n\" }")
             .location("/slow", "return = { status = 200, body = \"ok\\n\", delay = \"300ms\" }")
             .location("/large", &format!("root = \"{}\"", self.directory.join("www").display()))
+            .passing("/proxied", self.echo_http.address(), "")
             .stream("access_log = \"off\"")
             .proxy(&format!(
                 "listen = [\"{}\"]\nproxy_pass = \"{}\"",

@@ -1,6 +1,5 @@
 //! Ways to run it: in the background, as one process, under a small limit of descriptors.
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use drover_tests::daemon::Surroundings;
@@ -33,15 +32,10 @@ fn in_the_background_the_starter_returns_when_it_serves() {
         .log(&format!("file = \"{}\"", directory.join("drover.log").display()))
         .answering(&port)
         .write(&directory);
-    let status = Command::new(binary::drover())
-        .args(["run".as_ref(), "-c".as_ref(), config.as_os_str()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("drover starts");
+    // Its output ends with it: neither master nor worker holds it open.
+    let output = binary::run(["run".as_ref(), "-c".as_ref(), config.as_os_str()]);
     let master = Background(Pid::from_raw(directory.read("drover.pid").trim().parse().expect("a pid")));
-    assert!(status.success());
+    assert!(output.status.success());
     // No waiting here: it serves when the starter has returned.
     assert_eq!(get(port.address(), "/").text(), "ok\n");
     assert_eq!(process::parent(master.0), Some(Pid::this()), "it left its starter");

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use drover_tests::http::get;
+use drover_tests::wait::eventually;
 use drover_tests::{Config, Directory, Drover, Port, binary, descriptors};
 use nix::unistd::Pid;
 
@@ -38,6 +39,9 @@ fn a_check_leaves_no_trace() {
         .location("/", "return = { status = 200, body = \"ok\\n\" }");
     let drover = Drover::start(&directory, &config);
     assert_eq!(get(port.address(), "/").text(), "ok\n");
+    eventually("the connection is over", || {
+        drover.status().workers.iter().all(|worker| worker.connections == 0).then_some(())
+    });
     let other = directory.write(
         "other.toml",
         config

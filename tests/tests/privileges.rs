@@ -1,6 +1,8 @@
 //! Workers of a master that root started run as the user that the config names, and keep nothing else.
 
+use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
+use drover_tests::masters::{upgrade, workers};
 use drover_tests::{Config, Directory, Drover, Port, packages, process};
 use nix::unistd::{Uid, User};
 
@@ -36,6 +38,48 @@ fn workers_run_as_the_user_of_the_config() {
     drover_tests::eventually("the request is logged", || {
         directory.read("access.log").contains("/again").then_some(())
     });
+}
+
+/// As a unit with `AmbientCapabilities=` starts it: the master may bind low ports, over upgrades too, and workers may
+/// do nothing.
+#[test]
+fn workers_keep_no_capability_that_the_master_was_given() {
+    if !Uid::effective().is_root() {
+        packages::skip("only root can give capabilities");
+        return;
+    }
+    let (directory, port) = (Directory::new(), Port::new());
+    directory.set_mode("", 0o777);
+    let give = "--inh-caps=-all,+net_bind_service";
+    let wrapper = [
+        "setpriv",
+        "--reuid=nobody",
+        "--regid=nogroup",
+        "--clear-groups",
+        give,
+        "--ambient-caps=-all,+net_bind_service",
+        "--bounding-set=-all,+net_bind_service",
+        "--no-new-privs",
+    ];
+    let surroundings = Surroundings { wrapper: wrapper.map(Into::into).to_vec(), ..Surroundings::default() };
+    let config = Config::new(&directory, 2).answering(&port);
+    let drover = match Drover::try_start(&directory, &config, &surroundings) {
+        Ok(drover) => drover,
+        Err(failure) if failure.stderr.starts_with("setpriv:") => {
+            packages::skip(&format!("no capabilities can be given here: {}", failure.stderr));
+            return;
+        }
+        Err(failure) => panic!("{failure:?}"),
+    };
+    for master in [drover.master(), upgrade(&directory)] {
+        let line = |pid, name| process::status_line(pid, name).expect("it lives");
+        assert_eq!(line(master, "CapEff"), "0000000000000400", "CAP_NET_BIND_SERVICE is number 10");
+        for worker in workers(master) {
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_eq!(line(worker, set), "0000000000000000", "{set}");
+            }
+        }
+    }
 }
 
 #[test]

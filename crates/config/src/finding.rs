@@ -4,6 +4,7 @@
 //! be right. Errors keep a config from being used, warnings do not.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::place::{Place, Sources};
 use crate::render;
@@ -160,6 +161,21 @@ impl Findings {
         let quoted = self.sources.text(place);
         let plain = quoted.len() == text.len() + 2 && quoted.get(1..=text.len()) == Some(text);
         Some(if plain { place.part(1 + offset, length) } else { place })
+    }
+
+    /// The place of a line, counted from 1, of a file that is not TOML and that a finding is about.
+    pub fn line_of(&mut self, name: &str, text: impl FnOnce() -> String, line: usize) -> Place {
+        let file = match self.sources.named(name) {
+            Some(file) => file,
+            None => self.sources.add(name.to_owned(), PathBuf::new(), text()),
+        };
+        let text = self.sources.file_text(file);
+        let (start, found) = match text.split_inclusive('\n').nth(line.saturating_sub(1)) {
+            Some(found) => (found.as_ptr() as usize - text.as_ptr() as usize, found),
+            None => (text.len(), ""),
+        };
+        let indent = found.len() - found.trim_start().len();
+        Place::new(file, start + indent..start + found.trim_end().len().max(indent))
     }
 
     pub(crate) fn sources_mut(&mut self) -> &mut Sources {

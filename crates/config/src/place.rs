@@ -60,6 +60,15 @@ impl Sources {
         (self.files.len() - 1) as u32
     }
 
+    /// The number of a file that is there already.
+    pub(crate) fn named(&self, name: &str) -> Option<u32> {
+        self.files.iter().position(|file| file.name == name).map(|number| number as u32)
+    }
+
+    pub(crate) fn file_text(&self, number: u32) -> &str {
+        &self.files[number as usize].text
+    }
+
     pub(crate) fn file(&self, place: Place) -> &SourceFile {
         &self.files[place.file as usize]
     }

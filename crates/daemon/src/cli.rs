@@ -60,6 +60,24 @@ pub(crate) struct ConfigFile {
     /// The config file
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = DEFAULT_PATH)]
     pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) nginx: NginxConf,
+}
+
+/// An nginx.conf instead of a config of drover's own.
+#[derive(Args, Debug)]
+pub(crate) struct NginxConf {
+    /// Run what an nginx.conf says instead; it is read anew by each reload
+    ///
+    /// What drover cannot carry over is an error: `drover import --report` shows it.
+    #[arg(long = "nginx-conf", value_name = "FILE", conflicts_with = "path")]
+    pub(crate) file: Option<PathBuf>,
+    /// Where relative paths of the nginx.conf start, and its own too; else the directory that it is in
+    #[arg(short = 'p', long = "prefix", value_name = "PREFIX", requires = "file")]
+    pub(crate) prefix: Option<PathBuf>,
+    /// Warn of directives that cannot be carried over, and run without them
+    #[arg(long, requires = "file")]
+    pub(crate) lenient: bool,
 }
 
 /// Arguments of `drover config`.
@@ -88,6 +106,9 @@ pub(crate) struct ImportArgs {
     /// The nginx.conf
     #[arg(value_name = "FILE", required_unless_present = "reference")]
     pub(crate) path: Option<PathBuf>,
+    /// Where relative paths in it start, and its own too; else they stay relative
+    #[arg(short = 'p', long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<PathBuf>,
     /// Print only what became of each directive
     #[arg(long)]
     pub(crate) report: bool,
@@ -95,7 +116,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print what each directive becomes instead, in Markdown
-    #[arg(long, conflicts_with_all = ["path", "report", "strict"])]
+    #[arg(long, conflicts_with_all = ["path", "prefix", "report", "strict"])]
     pub(crate) reference: bool,
 }
 

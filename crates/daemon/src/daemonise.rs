@@ -118,8 +118,11 @@ fn sockets_give_up() -> io::Result<()> {
 /// How long a line waits for the journal to make room before it is given up.
 const SOCKET_PATIENCE_MS: i64 = 1;
 
-/// From now on nothing that is printed goes to the terminal of the starter.
-fn detach_output() -> io::Result<()> {
+/// From now on nothing that is printed goes to the terminal of the starter, nor keeps it waiting for more.
+///
+/// # Errors
+/// What the system reports.
+pub(crate) fn detach_output() -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;

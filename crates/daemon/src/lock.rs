@@ -67,12 +67,34 @@ pub(crate) fn acquire(path: &Path) -> Result<File, LockError> {
             Err(error) => return Err(failed(error.into())),
         }
         // The file may have been removed or replaced by whoever held it before.
-        let same = fs::metadata(path).is_ok_and(|now| {
-            file.metadata().is_ok_and(|ours| (now.dev(), now.ino()) == (ours.dev(), ours.ino()))
-        });
-        if same {
+        if is_at(&file, path) {
             return Ok(file);
         }
+    }
+}
+
+/// The file at `path`, if a process holds it. In an upgrade a name passes from one master to another: one that nobody
+/// holds is asked about again where the name leads to another by now.
+///
+/// # Errors
+/// What the system says to opening it.
+pub(crate) fn open_held(path: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file = File::open(path)?;
+        if holder_of(&file).is_some() {
+            return Ok(Some(file));
+        }
+        if is_at(&file, path) {
+            return Ok(None);
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match (fs::metadata(path), file.metadata()) {
+        (Ok(named), Ok(own)) => identity(named) == identity(own),
+        _ => false,
     }
 }
 

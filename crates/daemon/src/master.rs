@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use nix::sys::signal::Signal;
 use nix::sys::time::TimeSpec;
 use tracing::{debug, error, info};
 
-use crate::config::StopOnTerm;
+use crate::config::{Source, StopOnTerm};
 use crate::daemonise::Launcher;
 use crate::generation::Generation;
 use crate::log;
@@ -52,7 +51,7 @@ pub(super) enum Stopping {
 
 /// The master and all that it holds.
 pub(crate) struct Master {
-    pub(super) config_path: PathBuf,
+    pub(super) source: Source,
     pub(super) board: Scoreboard,
     pub(super) signals: Signals,
     pub(super) title: Option<Title>,
@@ -83,7 +82,7 @@ impl Master {
     /// A master without workers.
     #[expect(clippy::too_many_arguments, reason = "the parts of a start, each made by its own step")]
     pub(crate) fn new(
-        config_path: PathBuf,
+        source: Source,
         board: Scoreboard,
         signals: Signals,
         title: Option<Title>,
@@ -94,7 +93,7 @@ impl Master {
         upgrade: Upgrade,
     ) -> Self {
         Self {
-            config_path,
+            source,
             board,
             signals,
             title,

@@ -56,7 +56,8 @@ impl OwnedPath {
         self.left.get()
     }
 
-    /// From now on this is `NAME.oldbin`; until somebody else takes the name, it leads here too.
+    /// From now on this is `NAME.oldbin`; until somebody else takes the name, it leads here too. A file that was
+    /// removed is in nobody's way.
     ///
     /// # Errors
     /// What the system reports; then the file is where it was.
@@ -64,12 +65,13 @@ impl OwnedPath {
         let aside = aside(&self.name);
         remove_if_there(&aside)?;
         // Some file systems know no second link.
-        fs::hard_link(&self.path, &aside).or_else(|_| fs::rename(&self.path, &aside))?;
+        let moved = fs::hard_link(&self.path, &aside).or_else(|_| fs::rename(&self.path, &aside));
+        unless_missing(moved)?;
         self.path = aside;
         Ok(())
     }
 
-    /// Takes the name, whoever has it now.
+    /// Takes the name, whoever has it now. A file that was removed takes none.
     ///
     /// # Errors
     /// What the system reports; then the file is where it was.
@@ -77,7 +79,7 @@ impl OwnedPath {
         if self.path == self.name {
             return Ok(());
         }
-        fs::rename(&self.path, &self.name)?;
+        unless_missing(fs::rename(&self.path, &self.name))?;
         // Between two names of one file `rename(2)` does nothing.
         remove_if_there(&self.path)?;
         self.path.clone_from(&self.name);
@@ -119,9 +121,13 @@ fn with_suffix(name: &Path, suffix: &str) -> PathBuf {
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    unless_missing(fs::remove_file(path))
+}
+
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
     }
 }
 
@@ -200,6 +206,19 @@ mod tests {
         old.step_aside().expect("aside");
         old.give_up_name();
         assert_eq!(place.files(), ["file.oldbin=old"]);
+    }
+
+    #[test]
+    fn a_file_that_somebody_removed_is_no_obstacle() {
+        let place = Place::new("removed");
+        let (mut old, mut new) = old_and_new(&place);
+        fs::remove_file(place.name()).expect("file");
+        old.step_aside().expect("nothing to do");
+        new.take_name().expect("taken");
+        assert_eq!(place.files(), ["file=new"]);
+        old.take_name().expect("nothing to give back");
+        assert_eq!(place.files(), ["file=new"]);
+        new.leave(true);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! user, all three ids of each, and the worker checks that there is no way back.
 
 use std::ffi::CString;
+use std::io;
 
+use drover_sys::capability;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
@@ -44,7 +46,7 @@ pub(crate) enum PrivilegeError {
         /// Which call.
         step: &'static str,
         /// What the system said.
-        source: Errno,
+        source: io::Error,
     },
     /// The user can be changed back.
     #[error("privileges were dropped but could be regained")]
@@ -78,8 +80,8 @@ impl Identity {
     ///
     /// # Errors
     /// When a step fails, or the way back is open; the process must not go on then.
-    pub(crate) fn assume(&self) -> Result<(), PrivilegeError> {
-        let failed = |step| move |source| PrivilegeError::Drop { step, source };
+    fn assume(&self) -> Result<(), PrivilegeError> {
+        let failed = |step| move |errno: Errno| PrivilegeError::Drop { step, source: errno.into() };
         setgroups(&self.groups).map_err(failed("setgroups"))?;
         setresgid(self.gid, self.gid, self.gid).map_err(failed("setresgid"))?;
         setresuid(self.uid, self.uid, self.uid).map_err(failed("setresuid"))?;
@@ -89,6 +91,21 @@ impl Identity {
         }
         // Changing the user makes the kernel forbid core dumps and hide /proc/PID from its own user.
         prctl::set_dumpable(true).map_err(failed("dumpable"))
+    }
+}
+
+/// Leaves a worker what it needs: it becomes `identity` if there is one.
+///
+/// # Errors
+/// When a step fails, or the way back is open; the process must not go on then.
+pub(crate) fn give_up(identity: Option<&Identity>) -> Result<(), PrivilegeError> {
+    match identity {
+        Some(identity) => identity.assume(),
+        None if is_root() => Ok(()),
+        // A master that is not root may have been given some, to listen on low ports.
+        None => {
+            capability::drop_all().map_err(|source| PrivilegeError::Drop { step: "capabilities", source })
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Master {
     fn check(&mut self) -> Result<Generation, String> {
         let system = System::probe();
         let (config, warnings) =
-            Config::load(&self.config_path, &system).map_err(|findings| findings.render(Style::Plain))?;
+            self.source.load(&system).map_err(|findings| findings.render(Style::Plain))?;
         log_warnings(&warnings);
         self.warn_of_fixed_keys(&config);
         self.prepare(Rc::new(config), &system)

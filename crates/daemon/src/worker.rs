@@ -5,6 +5,8 @@
 //! touched. Commands come over the channel, or as signals from anybody who may send them; both set the same
 //! orders, which are carried out between two turns.
 
+mod attributes;
+
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,22 +20,20 @@ use drover_event::{
     AcceptMutex, Balance, BalancePeer, Core, ListenerOptions, Neighbourhood, Settings, Shared, Worker,
 };
 use drover_stream::Behind;
-use drover_sys::priority;
 use drover_sys::title::Title;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use thiserror::Error;
 use tracing::{debug, error, info, warn};
 
 use crate::complaint::Complaint;
-use crate::config::{Affinity, Config};
+use crate::config::Config;
+use crate::daemonise;
 use crate::datagrams::KnownSeats;
 use crate::descriptors;
 use crate::generation::{Seat, address_of};
 use crate::log;
 use crate::message::{Command, Report};
-use crate::privileges::{Identity, PrivilegeError};
+use crate::privileges::{self, Identity, PrivilegeError};
 use crate::scoreboard::{Block, WorkerState};
 use crate::services::{Plans, ServiceError, Services, with_causes};
 use crate::signals::{self, Flags};
@@ -128,11 +128,9 @@ pub(crate) fn run(mut start: Start) -> ExitCode {
 /// Everything up to the first turn, in its order.
 fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     let attribute = |what| move |source| WorkerError::Attribute { what, source };
-    set_title(&mut start);
-    set_attributes(&start)?;
-    if let Some(identity) = &start.identity {
-        identity.assume()?;
-    }
+    attributes::set_title(&mut start);
+    attributes::set(&start)?;
+    privileges::give_up(start.identity.as_deref())?;
     let flags = Flags::install().map_err(attribute("signal handlers"))?;
     let neighbourhood = neighbourhood(&mut start).map_err(attribute("the sharing of datagram sockets"))?;
     let worker = Worker::new(engine_settings(&start), shared(&mut start)?)?;
@@ -146,55 +144,14 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     descriptors::publish(worker.core());
     start.block.set_state(WorkerState::Serving);
     if let Some(channel) = &channel {
+        if start.config.process.daemon {
+            // The master has let go of its starter's only after the fork.
+            daemonise::detach_output().map_err(attribute("standard output"))?;
+        }
         report(channel, Report::Ready);
         worker.core().spawn(obey(Rc::clone(channel), Rc::clone(&orders)));
     }
     Ok((worker, Shift { start, services, orders, channel, flags }))
-}
-
-fn set_title(start: &mut Start) {
-    let name = &start.config.process.title;
-    let title = format!("{name}: worker {}, generation {}", start.number, start.generation);
-    // A process without a master keeps its command line.
-    let Some(own) = start.title.as_mut().filter(|_| start.channel.is_some()) else { return };
-    if let Err(error) = own.set(&title) {
-        debug!("no title: {error}");
-    }
-}
-
-fn set_attributes(start: &Start) -> Result<(), WorkerError> {
-    let process = &start.config.process;
-    let attribute = |what| move |source: io::Error| WorkerError::Attribute { what, source };
-    if let Some(limit) = &process.rlimit_nofile {
-        let limit = u64::from(**limit);
-        let hard = getrlimit(Resource::RLIMIT_NOFILE).map_or(limit, |(_, hard)| hard).max(limit);
-        if let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, limit, hard) {
-            warn!("rlimit_nofile = {limit} is not allowed: {errno}; going on with what there is");
-        }
-    }
-    if process.nice != 0 {
-        priority::set_nice(process.nice).map_err(attribute("nice"))?;
-    }
-    if let Some(cpu) = cpu_of(start) {
-        let mut set = CpuSet::new();
-        let bound = set.set(cpu as usize).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-        bound.map_err(|errno| attribute("cpu_affinity")(errno.into()))?;
-    }
-    Ok(())
-}
-
-/// The CPU that this worker stays on, if any.
-fn cpu_of(start: &Start) -> Option<u32> {
-    let usable;
-    let cpus: &[u32] = match &*start.config.process.cpu_affinity {
-        Affinity::Off => return None,
-        Affinity::Auto => {
-            usable = crate::budget::affinity_cpus();
-            &usable
-        }
-        Affinity::Cpus(cpus) => cpus,
-    };
-    cpus.get(start.number as usize % cpus.len().max(1)).copied()
 }
 
 fn engine_settings(start: &Start) -> Settings {

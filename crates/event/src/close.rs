@@ -42,6 +42,8 @@ drover_sys::named_words! {
         IdleTimeout = "idle_timeout",
         /// The client's first TLS message breaks the standard.
         BadClientHello = "bad_client_hello",
+        /// What a proxy has to say first is not there, or breaks the PROXY protocol.
+        BadProxyProtocol = "bad_proxy_protocol",
         /// The client asked for a name that nothing stands for.
         UnknownName = "unknown_name",
         /// A limit or a rule on who may connect.

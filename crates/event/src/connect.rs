@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{IpBindAddressNoPort, SocketError, TcpNoDelay};
+use nix::sys::socket::sockopt::{
+    IpBindAddressNoPort, KeepAlive, SocketError, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
+};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, bind, connect, getsockopt,
     setsockopt, socket,
@@ -134,6 +136,20 @@ impl Core {
 }
 
 impl Stream {
+    /// Has the kernel probe whether a silent peer is still there: after `idle` seconds, every `interval` seconds,
+    /// and fail the connection after `count` probes without an answer (`SO_KEEPALIVE` and tcp(7)).
+    ///
+    /// # Errors
+    /// What `setsockopt(2)` reports, as for unix sockets.
+    pub fn probe_silent_peer(&self, idle: u32, interval: u32, count: u32) -> io::Result<()> {
+        self.with_socket(|socket| {
+            setsockopt(socket, TcpKeepIdle, &idle)?;
+            setsockopt(socket, TcpKeepInterval, &interval)?;
+            setsockopt(socket, TcpKeepCount, &count)?;
+            Ok(setsockopt(socket, KeepAlive, &true)?)
+        })
+    }
+
     /// Has the backend watch both directions at once; writing is ready when connected.
     fn expect_connection(&self) -> io::Result<()> {
         let state: &mut State = &mut self.core().state();

@@ -20,6 +20,7 @@
 //! `h1/connection.rs` (the waits), `handler/` (what answers).
 
 mod access;
+mod basic_auth;
 mod conditional;
 pub mod config;
 mod encoding;
@@ -41,6 +42,7 @@ mod own;
 pub(crate) mod path;
 mod pattern;
 mod plan;
+mod random;
 mod range;
 mod request_id;
 mod response;
@@ -53,6 +55,7 @@ mod upstreams;
 mod values;
 mod variables;
 
+pub use basic_auth::UsersError;
 pub use error_pages::ErrorPageError;
 pub use h1::rule::{Refusal, Rule};
 pub use handler::files::try_files::TryFilesError;

@@ -1,6 +1,6 @@
 //! The plan: a config made ready to serve, compiled once by the master.
 //!
-//! Nothing is opened here; that is for [`Plan::start`](crate::server), in a worker. What a request needs is
+//! Nothing is opened here but the files of users; the rest is for [`Plan::start`](crate::server), in a worker. What a request needs is
 //! found by number: listener, server, location, log, root.
 
 mod compile;
@@ -13,6 +13,7 @@ use drover_service::access_log::LogPlan;
 use drover_service::{LogFormat, TemplateError};
 
 use crate::access::TrustedProxies;
+use crate::basic_auth::{BasicAuth, UsersError};
 use crate::config::{self, AccessRule, Listener};
 use crate::encoding::Levels;
 use crate::error_pages::{ErrorPageError, ErrorPages};
@@ -33,7 +34,7 @@ use crate::variables::Variable;
 #[derive(Clone)]
 pub struct Plan(pub(crate) Rc<Compiled>);
 
-/// Why a config cannot be made ready. A config that was checked has none of these.
+/// Why a config cannot be made ready. A config that was checked has none of these, but for what the system says.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A log format with a fault.
@@ -132,6 +133,15 @@ pub enum PlanError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Users that cannot be read.
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    /// A location that asks for passwords and has nobody's.
+    #[error("location {path}: `basic_auth` without `basic_auth_users`")]
+    NoUsers {
+        /// The location's path.
+        path: String,
+    },
     /// A map with a fault.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -215,6 +225,13 @@ pub(crate) struct Location {
     pub(crate) body_limit: u64,
 }
 
+impl Location {
+    /// Whether and for what it asks for passwords.
+    pub(crate) fn basic_auth(&self) -> Option<&BasicAuth> {
+        self.gate.as_ref()?.basic_auth.as_ref()
+    }
+}
+
 /// What a request goes through before a location's handler answers it.
 pub(crate) struct Gate {
     /// Only drover itself leads here.
@@ -224,16 +241,18 @@ pub(crate) struct Gate {
     pub(crate) connection_limits: Vec<ConnectionLimitUse>,
     /// Who is let in.
     pub(crate) access: Vec<AccessRule>,
+    pub(crate) basic_auth: Option<BasicAuth>,
 }
 
 impl Gate {
     fn does_something(&self) -> bool {
-        let Gate { internal, rules, request_limits, connection_limits, access } = self;
+        let Gate { internal, rules, request_limits, connection_limits, access, basic_auth } = self;
         *internal
             || !(rules.is_empty()
                 && request_limits.is_empty()
                 && connection_limits.is_empty()
-                && access.is_empty())
+                && access.is_empty()
+                && basic_auth.is_none())
     }
 }
 

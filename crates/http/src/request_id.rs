@@ -1,9 +1,10 @@
 //! Numbers that tell requests apart everywhere, and the name of this machine.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::OnceLock;
+
+use crate::random;
 
 /// Draws the numbers of one worker's requests: 128 bits, which nobody outside can foretell from a few of them.
 #[derive(Debug)]
@@ -19,8 +20,7 @@ impl RequestIds {
     /// # Errors
     /// When the system gives no random bytes.
     pub(crate) fn new() -> io::Result<RequestIds> {
-        let mut bytes = [0; 32];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let bytes: [u8; 32] = random::bytes()?;
         let (state, step) = bytes.split_at(16);
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
         Ok(RequestIds { state: Cell::new(number(state)), step: number(step) | 1 })

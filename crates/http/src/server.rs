@@ -11,6 +11,7 @@ use drover_service::{Logs, OpenLogError};
 use drover_upstream::Upstream;
 use jiff::tz::TimeZone;
 
+use crate::basic_auth::Verified;
 use crate::encoding::encoders::Encoders;
 use crate::h1::at_length::{AtLength, at_length};
 use crate::h1::connection::{self, Conversation};
@@ -75,6 +76,7 @@ impl Plan {
             refusals: LogBudget::default(),
             spool_failures: LogBudget::default(),
             ids: RequestIds::new().map_err(StartError::Random)?,
+            verified: Verified::new().map_err(StartError::Random)?,
             pid: std::process::id(),
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
@@ -96,6 +98,8 @@ pub(crate) struct WorkerState {
     pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) time: RefCell<LocalTime>,
     pub(crate) ids: RequestIds,
+    /// Credentials that were right.
+    pub(crate) verified: Verified,
     /// For lines about requests that are refused.
     pub(crate) refusals: LogBudget,
     /// For lines about disks that take no bodies.

@@ -9,6 +9,7 @@
 
 mod contexts;
 mod convert;
+mod directories;
 mod document;
 mod lexer;
 mod mapping;
@@ -17,4 +18,5 @@ pub mod tree;
 mod values;
 
 pub use convert::{Converted, convert};
+pub use directories::Directories;
 pub use mapping::reference;

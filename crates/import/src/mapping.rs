@@ -35,7 +35,8 @@ pub(crate) enum How {
     Size,
     Flag,
     Integer,
-    Text,
+    /// A path that starts at the prefix.
+    Path,
     By(fn(&mut Scope, &Directive) -> Verdict),
     /// A block, which the walk over the tree takes care of.
     Block,
@@ -80,7 +81,12 @@ impl Row {
             How::Integer => {
                 value(|text| text.parse::<i64>().ok().map(|number| number.to_string()), "a number")?
             }
-            How::Text => value(|text| Some(crate::document::string(text)), "a text")?,
+            How::Path => {
+                let [path] = contexts::exactly(&directive.arguments)?;
+                let (path, remark) = scope.directories.at_prefix(path);
+                scope.set(self.becomes, crate::document::string(&path));
+                return Ok(remark);
+            }
             How::Block | How::Nothing | How::Unsupported | How::Guard => return Ok(None),
         };
         scope.set(self.becomes, value);

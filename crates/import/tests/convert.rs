@@ -1,10 +1,10 @@
 //! What is written for small configurations, to the letter.
 
 use drover_import::report::Outcome;
-use drover_import::{Converted, convert, tree};
+use drover_import::{Converted, Directories, convert, tree};
 
 fn converted(text: &str) -> Converted {
-    convert(&tree::parse("nginx.conf", text).expect("it can be read"))
+    convert(&tree::parse("nginx.conf", text).expect("it can be read"), &Directories::default())
 }
 
 #[track_caller]
@@ -165,8 +165,18 @@ fn what_is_not_supported_is_a_comment_and_in_the_report() {
 fn what_guarded_a_place_is_never_just_left_out() {
     let location = first_location("location / { root /srv; allow all; auth_request /check; }");
     assert!(location.contains("access = [\"deny all\"]"), "{location}");
+    let realm = first_location("location / { auth_basic $realm; auth_basic_user_file /u; }");
+    assert!(realm.contains("access = [\"deny all\"]"), "{realm}");
     let denied = first_location("location / { deny nonsense.example; }");
     assert!(denied.contains("nonsense.example"), "{denied}");
+}
+
+#[test]
+fn passwords_stay() {
+    let location = first_location("location / { auth_basic \"Staff only\"; auth_basic_user_file /u; }");
+    assert!(location.contains("basic_auth = \"Staff only\"\nbasic_auth_users = \"/u\""), "{location}");
+    let off = first_location("auth_basic a; auth_basic_user_file /u; location / { auth_basic off; }");
+    assert!(off.contains("basic_auth = \"off\""), "{off}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!   [`Variable`]s;
 //! * [`log_format`]: what the lines are, text or JSON; [`syslog`]: lines sent to a syslog daemon;
 //! * [`mod@check`]: what is checked of all that in a config;
+//! * [`limits`]: of what clients with one key may do, over all workers;
 //! * [`names`]: names of servers, exact and with a star;
 //! * [`text`]: numbers, addresses and hostile bytes written without `fmt`.
 //!
@@ -15,6 +16,7 @@
 pub mod accept;
 pub mod access_log;
 pub mod check;
+pub mod limits;
 pub mod log_format;
 mod logs;
 pub mod names;

@@ -25,7 +25,9 @@
 mod client_hello;
 mod complaint;
 pub mod config;
+mod limits;
 mod plan;
+mod preread;
 mod reason;
 mod record;
 mod server;

@@ -3,6 +3,7 @@
 //! Nothing is opened here; that is for [`Plan::start`](crate::server), in a worker. What a connection needs is
 //! found by number: listener, server, upstream, log.
 
+use std::io;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::rc::Rc;
@@ -10,17 +11,20 @@ use std::time::Duration;
 
 use drover_config::{Located, ServerAddress, Size};
 use drover_service::access_log::{LogPlan, Target as LogTarget};
-use drover_service::{Listener, Names, TemplateError};
+use drover_service::log_format::{Escape, LogFormat};
+use drover_service::{Listener, Names, Probes, TemplateError};
 use drover_upstream::config as upstream;
+use drover_upstream::proxy_protocol::Version;
 
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, Target};
+use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, KeepAlive, Target};
+use crate::limits::{Applied, Limits};
 use crate::variables::{Template, Variable};
 
 /// A config made ready to serve.
 #[derive(Clone)]
 pub struct Plan(pub(crate) Rc<Compiled>);
 
-/// Why a config cannot be made ready. A config that was checked has only the last of these.
+/// Why a config cannot be made ready. One that was checked only ever lacks memory.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A text with a fault.
@@ -37,6 +41,15 @@ pub enum PlanError {
         /// Its name.
         name: String,
     },
+    /// A limit that does not exist.
+    #[error("limit \"{name}\" is not defined")]
+    UnknownLimit {
+        /// Its name.
+        name: String,
+    },
+    /// No memory for the tables of limits.
+    #[error("memory for limits")]
+    Memory(#[source] io::Error),
     /// An upstream that does not exist.
     #[error("upstream \"{name}\" is not defined")]
     UnknownUpstream {
@@ -51,10 +64,21 @@ pub enum PlanError {
 /// What a plan holds.
 pub(crate) struct Compiled {
     pub(crate) servers: Vec<Server>,
-    /// Each with the number of its server.
-    pub(crate) listeners: Vec<(Listener, usize)>,
+    pub(crate) listeners: Vec<ListenerPlan>,
+    pub(crate) limits: Limits,
+    /// Whether a text that is rendered when a connection begins names the address it came to.
+    pub(crate) needs_local: bool,
     pub(crate) upstreams: Vec<UpstreamPlan>,
     pub(crate) logs: Vec<LogPlan>,
+}
+
+/// A listener and the proxy behind it.
+pub(crate) struct ListenerPlan {
+    pub(crate) socket: Listener,
+    /// Number of the server.
+    pub(crate) server: usize,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub(crate) proxy_protocol: bool,
 }
 
 /// An upstream, and what its key is made of.
@@ -80,6 +104,10 @@ pub(crate) struct Server {
     pub(crate) requests: u64,
     /// Datagrams that answer each of these; `None` for any number.
     pub(crate) responses: Option<u64>,
+    /// By which servers are told who the client is.
+    pub(crate) proxy_protocol: Option<Version>,
+    pub(crate) server_probes: Option<Probes>,
+    pub(crate) limits: Applied,
     pub(crate) upload_rate: Option<NonZeroU64>,
     pub(crate) download_rate: Option<NonZeroU64>,
     pub(crate) log: Option<LogUse>,
@@ -90,7 +118,7 @@ pub(crate) struct Server {
 pub(crate) struct LogUse {
     /// Number of the log.
     pub(crate) log: usize,
-    pub(crate) format: Rc<Template>,
+    pub(crate) format: Rc<LogFormat<Variable>>,
     pub(crate) needs_local: bool,
     pub(crate) needs_time: bool,
 }
@@ -101,14 +129,20 @@ impl Plan {
     /// # Errors
     /// A text with variables that does not compile, a name that is not defined, or no memory to share.
     pub fn new(config: &config::Stream, workers: u32) -> Result<Plan, PlanError> {
-        let compiler =
-            Compiler { config, workers, targets: Vec::new(), upstreams: Vec::new(), logs: Vec::new() };
+        let compiler = Compiler {
+            config,
+            workers,
+            limits: Limits::new(config, workers)?,
+            targets: Vec::new(),
+            upstreams: Vec::new(),
+            logs: Vec::new(),
+        };
         compiler.compile().map(|compiled| Plan(Rc::new(compiled)))
     }
 
     /// The listeners that are needed; the services of [`Plan::start`] come in this order.
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
-        self.0.listeners.iter().map(|(listener, _)| listener)
+        self.0.listeners.iter().map(|listener| &listener.socket)
     }
 
     /// The upstreams that connections are passed on to.
@@ -126,6 +160,7 @@ impl Plan {
 struct Compiler<'a> {
     config: &'a config::Stream,
     workers: u32,
+    limits: Limits,
     /// What each upstream stands for, by number.
     targets: Vec<&'a Target>,
     upstreams: Vec<UpstreamPlan>,
@@ -144,8 +179,16 @@ impl<'a> Compiler<'a> {
         let listens = config.servers.iter().enumerate();
         let listens =
             listens.flat_map(|(number, server)| server.listen.iter().map(move |listen| (listen, number)));
-        let listeners = listens.map(|(listen, number)| (listen.listener(listen.place()), number)).collect();
-        Ok(Compiled { servers, listeners, upstreams: self.upstreams, logs: self.logs })
+        let listener = |(listen, server): (&Located<config::Listen>, usize)| ListenerPlan {
+            socket: listen.listener(listen.place()),
+            server,
+            proxy_protocol: listen.proxy_protocol,
+        };
+        let hashes = self.upstreams.iter().filter_map(|upstream| upstream.hash.as_ref());
+        let needs_local = hashes.chain(self.limits.keys()).any(|text| text.uses(Variable::is_local));
+        let listeners = listens.map(listener).collect();
+        let Compiler { upstreams, logs, limits, .. } = self;
+        Ok(Compiled { servers, listeners, upstreams, logs, limits, needs_local })
     }
 
     fn server(
@@ -171,6 +214,9 @@ impl<'a> Compiler<'a> {
             preread_timeout: config.preread_timeout,
             requests: config.requests,
             responses: config.responses,
+            proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
+            server_probes: config.server_keepalive.as_ref().map(KeepAlive::probes),
+            limits: self.limits.applied(config)?,
             upload_rate: rate(config.upload_rate),
             download_rate: rate(config.download_rate),
             log,
@@ -209,7 +255,11 @@ impl<'a> Compiler<'a> {
     }
 
     fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let Some(target) = LogTarget::of(&config.file) else { return Ok(None) };
+        let target = match &config.syslog {
+            Some(syslog) => Some(LogTarget::Syslog((**syslog).clone())),
+            None => LogTarget::of(&config.file),
+        };
+        let Some(target) = target else { return Ok(None) };
         let format = self.format(&config.format)?;
         let log = match self.logs.iter().position(|log| log.target == target) {
             Some(log) => log,
@@ -226,16 +276,18 @@ impl<'a> Compiler<'a> {
         }))
     }
 
-    fn format(&self, name: &str) -> Result<Template, PlanError> {
-        let own = self.config.log_formats.get(name).map(|text| text.as_str());
-        let text = own
-            .or_else(|| BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text));
+    fn format(&self, name: &str) -> Result<LogFormat<Variable>, PlanError> {
+        if let Some(format) = self.config.log_formats.get(name) {
+            let wrong = |source| PlanError::Template { what: format!("log format \"{name}\""), source };
+            return LogFormat::new(format, Template::parse).map_err(wrong);
+        }
+        let text = BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
         let text = text.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
-        parse(text, || format!("log format \"{name}\""))
+        parse(text, || format!("log format \"{name}\"")).map(|text| LogFormat::Text(text, Escape::Text))
     }
 }
 
-fn parse(text: &str, what: impl FnOnce() -> String) -> Result<Template, PlanError> {
+pub(crate) fn parse(text: &str, what: impl FnOnce() -> String) -> Result<Template, PlanError> {
     Template::parse(text).map_err(|source| PlanError::Template { what: what(), source })
 }
 

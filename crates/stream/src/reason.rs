@@ -21,6 +21,7 @@ pub(crate) const fn status(reason: CloseReason) -> u16 {
         | CloseReason::HeaderTimeout
         | CloseReason::BodyTimeout
         | CloseReason::BadClientHello
+        | CloseReason::BadProxyProtocol
         | CloseReason::InvalidRequest => 400,
         CloseReason::UnknownName | CloseReason::Refused => 403,
         CloseReason::NoSlot | CloseReason::Reclaimed | CloseReason::Shutdown | CloseReason::InternalError => {

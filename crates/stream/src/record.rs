@@ -7,9 +7,10 @@ use drover_event::{Core, Millis, PeerAddress};
 use drover_upstream::{Peer, hash_key};
 
 use crate::plan::Server;
+use crate::preread::Proxied;
 use crate::reason::CloseReason;
 use crate::server::WorkerState;
-use crate::variables::Facts;
+use crate::variables::{Facts, Template};
 
 /// What is known of one connection or session.
 pub(crate) struct Record {
@@ -17,7 +18,12 @@ pub(crate) struct Record {
     /// Number of the server, see [`Record::server`].
     pub(crate) server: usize,
     pub(crate) protocol: &'static str,
+    /// Whom it is for; see [`Record::told`].
     pub(crate) client: PeerAddress,
+    /// Who made it.
+    pub(crate) peer_address: PeerAddress,
+    /// Where the client connected to, as far as that is known.
+    pub(crate) destination: Option<SocketAddr>,
     pub(crate) number: u64,
     pub(crate) began: Millis,
     /// Number of the upstream, once one is chosen.
@@ -56,6 +62,8 @@ impl Record {
             server,
             protocol,
             client,
+            peer_address: client,
+            destination: None,
             number,
             began,
             upstream: None,
@@ -80,25 +88,33 @@ impl Record {
         }
     }
 
+    /// A proxy tells for whom it connects.
+    pub(crate) fn told(&mut self, proxied: &Proxied) {
+        self.client = PeerAddress::Internet(proxied.client);
+        self.destination = Some(proxied.destination);
+    }
+
     /// The key by which an upstream chooses a server; zero where it needs none.
-    pub(crate) fn key(
-        &self,
-        core: &Core,
-        upstream: usize,
-        local: impl FnOnce() -> Option<SocketAddr>,
-    ) -> u64 {
-        let Some(text) = &self.worker.plan.upstreams[upstream].hash else { return 0 };
+    pub(crate) fn key(&self, core: &Core, upstream: usize) -> u64 {
+        let text = self.worker.plan.upstreams[upstream].hash.as_ref();
+        text.map_or(0, |text| hash_key(&self.render(core, text)))
+    }
+
+    /// A text with its values, as far as they are known.
+    pub(crate) fn render(&self, core: &Core, text: &Template) -> Vec<u8> {
         let mut out = Vec::new();
-        self.with_facts(core, Passed::default(), local(), true, |facts| text.push_plain(facts, &mut out));
-        hash_key(&out)
+        self.with_facts(core, Passed::default(), self.destination, true, |facts| {
+            text.push_plain(facts, &mut out);
+        });
+        out
     }
 
     /// Writes the line in the log, if there is to be one.
     pub(crate) fn write(&self, core: &Core, passed: Passed, local: impl FnOnce() -> Option<SocketAddr>) {
         let Some(log) = &self.server().log else { return };
-        let local = if log.needs_local { local() } else { None };
+        let local = if log.needs_local { self.destination.or_else(local) } else { None };
         self.with_facts(core, passed, local, log.needs_time, |facts| {
-            self.worker.logs.line(core, log.log, |line| log.format.push_for_log(facts, line));
+            self.worker.logs.line(core, log.log, |line| log.format.push(facts, line));
         });
     }
 
@@ -120,6 +136,7 @@ impl Record {
         then(&Facts {
             protocol: self.protocol,
             client: self.client,
+            peer: self.peer_address,
             local,
             pid: self.worker.pid,
             worker: self.worker.worker,

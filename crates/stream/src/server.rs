@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use drover_event::{Core, DatagramService, Service, Session, Stream};
 use drover_service::access_log::LocalTime;
-use drover_service::{Listener, Logs, OpenLogError};
+use drover_service::{Logs, OpenLogError};
 use drover_upstream::Upstream;
 use jiff::tz::TimeZone;
 
 use crate::complaint::Complaints;
-use crate::plan::{Compiled, Plan};
+use crate::plan::{Compiled, ListenerPlan, Plan};
 use crate::tcp::{self, Tunnel};
 use crate::udp::{self, Exchange};
 
@@ -59,11 +59,15 @@ impl Plan {
             worker: core.settings().worker,
             plan: Rc::clone(&self.0),
         });
-        let service = |(listener, server): &(Listener, usize)| {
-            let proxy = Rc::new(Proxy { worker: Rc::clone(&state), server: *server });
-            if listener.udp { Behind::Datagrams(proxy) } else { Behind::Connections(proxy) }
+        self.0.limits.forget_worker(state.worker);
+        let service = |(number, listener): (usize, &ListenerPlan)| {
+            let proxy = Rc::new(Proxy { worker: Rc::clone(&state), listener: number });
+            if listener.socket.udp { Behind::Datagrams(proxy) } else { Behind::Connections(proxy) }
         };
-        Ok(Started { services: self.0.listeners.iter().map(service).collect(), logs: state.logs.clone() })
+        Ok(Started {
+            services: self.0.listeners.iter().enumerate().map(service).collect(),
+            logs: state.logs.clone(),
+        })
     }
 }
 
@@ -83,17 +87,18 @@ pub(crate) struct WorkerState {
 /// The service behind one listener.
 struct Proxy {
     worker: Rc<WorkerState>,
-    server: usize,
+    /// Number of the listener.
+    listener: usize,
 }
 
 impl Service for Proxy {
     fn connection(&self, stream: Stream) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(tcp::serve(Tunnel::new(stream, Rc::clone(&self.worker), self.server)))
+        Box::pin(tcp::serve(Tunnel::new(stream, Rc::clone(&self.worker), self.listener)))
     }
 }
 
 impl DatagramService for Proxy {
     fn session(&self, session: Session) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(udp::serve(Exchange::new(session, Rc::clone(&self.worker), self.server)))
+        Box::pin(udp::serve(Exchange::new(session, Rc::clone(&self.worker), self.listener)))
     }
 }

@@ -1,26 +1,25 @@
 //! A connection: one `async fn` from accept to close.
 //!
 //! ```text
-//! accept -> (preread: the name that a TLS client asks for) -> connect, to one server after another -> pass
+//! accept -> (preread: for whom a proxy connects, the name that a TLS client asks for)
+//!        -> limits -> connect, to one server after another -> pass
 //! ```
 //!
 //! Whatever ends it, a [`Tunnel`] writes its line in the access log when it is dropped.
 
-use std::io;
 use std::rc::Rc;
 
-use drover_event::{Asked, Carrying, Idle, Phase, PipeEnd, PipeTerms, Side, Stream, StreamError, pipe};
+use drover_event::{Carrying, PeerAddress, Phase, PipeEnd, PipeTerms, Side, Stream, pipe};
+use drover_service::Probes;
+use drover_service::limits::Held;
+use drover_upstream::proxy_protocol::{Header, Version, encode};
 use drover_upstream::{Cause, Claim, Failure, Next, NoPeer};
-use tracing::debug;
 
-use crate::client_hello::{ClientHello, MESSAGE_MOST, Progress};
+use crate::plan::Server;
+use crate::preread::Preread;
 use crate::reason::CloseReason;
 use crate::record::{Passed, Record};
 use crate::server::WorkerState;
-
-/// The most bytes of a client that are held back while it is not known where to pass them on to: a
-/// ClientHello of the greatest length, spread over many records.
-const PREREAD_MOST: usize = 2 * MESSAGE_MOST;
 
 /// A client's connection, and the one to a server once there is one.
 pub(crate) struct Tunnel {
@@ -28,12 +27,17 @@ pub(crate) struct Tunnel {
     /// With the place that it takes among the server's connections.
     server: Option<(Stream, Claim)>,
     record: Record,
+    /// Number of the listener.
+    listener: usize,
+    /// Its places among the connections that limits allow.
+    held: Vec<Held>,
 }
 
 impl Tunnel {
-    pub(crate) fn new(client: Stream, worker: Rc<WorkerState>, server: usize) -> Tunnel {
+    pub(crate) fn new(client: Stream, worker: Rc<WorkerState>, listener: usize) -> Tunnel {
+        let server = worker.plan.listeners[listener].server;
         let record = Record::new(worker, server, "TCP", client.peer(), client.number(), client.accepted_at());
-        Tunnel { client, server: None, record }
+        Tunnel { client, server: None, record, listener, held: Vec::new() }
     }
 }
 
@@ -67,69 +71,67 @@ async fn run(tunnel: &mut Tunnel) -> CloseReason {
     pass(tunnel, first).await
 }
 
-/// Finds out where to, and connects.
+/// Finds out for whom and where to, and connects. What is to be sent first is left in `first`.
 async fn begin(tunnel: &mut Tunnel, first: &mut Vec<u8>) -> Result<(), CloseReason> {
-    let server = tunnel.record.server();
-    let upstream = match server.names.is_empty() {
-        true => server.default,
-        false => preread(tunnel, first).await?,
-    };
-    let upstream = upstream.ok_or(CloseReason::UnknownName)?;
-    connect(tunnel, upstream).await
-}
-
-/// Receives until the name that the client asks for is known, or that it asks for none; tells which upstream
-/// that means. What was received is left in `first`.
-async fn preread(tunnel: &mut Tunnel, first: &mut Vec<u8>) -> Result<Option<usize>, CloseReason> {
-    let Tunnel { client, record, .. } = tunnel;
-    let mut hello = ClientHello::default();
-    client.set_phase(Phase::ReadingHead);
-    client.set_read_timeout(record.server().preread_timeout);
-    loop {
-        client.idle(Idle::First).await.map_err(|error| why_not_told(&error))?;
-        let mut buffer = client.core().take_buffer();
-        let count = match client.try_receive(&mut buffer) {
-            Ok(0) => return Err(CloseReason::ClientGone),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(_) => return Err(CloseReason::ClientGone),
-        };
-        first.extend_from_slice(&buffer[..count]);
-        let server = record.server();
-        match hello.feed(&buffer[..count]) {
-            Ok(Progress::Partial) if first.len() < PREREAD_MOST => {}
-            Ok(Progress::Partial) => return Err(CloseReason::BadClientHello),
-            Ok(Progress::NotTls | Progress::Whole(None)) => return Ok(server.default),
-            Ok(Progress::Whole(Some(name))) => {
-                let name = &hello.message()[name];
-                let upstream = server.names.find(name).or(server.default);
-                record.server_name = name.into();
-                return Ok(upstream);
-            }
-            Err(fault) => {
-                debug!(connection = record.number, "no name: {fault}");
-                return Err(CloseReason::BadClientHello);
-            }
+    let Tunnel { client, record, held, listener, .. } = tunnel;
+    let worker = Rc::clone(&record.worker);
+    let listener = &worker.plan.listeners[*listener];
+    let server = &worker.plan.servers[listener.server];
+    if worker.plan.needs_local {
+        record.destination = client.local().ok().flatten();
+    }
+    let mut upstream = server.default;
+    if listener.proxy_protocol || !server.names.is_empty() {
+        let mut preread = Preread::new(client, server);
+        if listener.proxy_protocol
+            && let Some(proxied) = preread.proxied().await?
+        {
+            record.told(&proxied);
         }
+        *held = admit(client, record, server)?;
+        if !server.names.is_empty()
+            && let Some(name) = preread.server_name().await?
+        {
+            upstream = server.names.find(&name).or(upstream);
+            record.server_name = name;
+        }
+        *first = preread.into_bytes();
+    } else {
+        *held = admit(client, record, server)?;
     }
+    if let Some(version) = server.proxy_protocol {
+        introduce(client, record, version, first);
+    }
+    connect(tunnel, upstream.ok_or(CloseReason::UnknownName)?).await
 }
 
-fn why_not_told(error: &StreamError) -> CloseReason {
-    match error {
-        StreamError::TimedOut => CloseReason::PrereadTimeout,
-        StreamError::Asked(Asked::Reclaim) => CloseReason::Reclaimed,
-        StreamError::Asked(Asked::Drain) => CloseReason::Shutdown,
-        StreamError::Io(_) => CloseReason::ClientGone,
+/// Counts the connection towards the limits that apply.
+fn admit(client: &Stream, record: &Record, server: &Server) -> Result<Vec<Held>, CloseReason> {
+    if server.limits.is_empty() {
+        return Ok(Vec::new());
     }
+    let limits = &record.worker.plan.limits;
+    limits.admit(client.core(), &server.limits, record).ok_or(CloseReason::Refused)
+}
+
+/// Puts the header that tells a server who the client is before what the client sent.
+fn introduce(client: &Stream, record: &Record, version: Version, first: &mut Vec<u8>) {
+    let source = match record.client {
+        PeerAddress::Internet(address) => Some(address),
+        PeerAddress::Unix => None,
+    };
+    let destination = record.destination.or_else(|| client.local().ok().flatten());
+    let header = encode(version, &Header::for_stream(source, destination));
+    first.splice(..0, header.iter().copied());
 }
 
 /// Connects to one server of the upstream after another, until one takes the connection.
 async fn connect(tunnel: &mut Tunnel, upstream: usize) -> Result<(), CloseReason> {
-    let Tunnel { client, server, record } = tunnel;
+    let Tunnel { client, server, record, .. } = tunnel;
     let core = client.core();
     client.set_phase(Phase::WaitingUpstream);
     record.upstream = Some(upstream);
-    let key = record.key(core, upstream, || client.local().ok().flatten());
+    let key = record.key(core, upstream);
     let group = Rc::clone(&record.worker.upstreams[upstream]);
     let mut attempts = group.begin(key);
     let mut last = None;
@@ -145,6 +147,10 @@ async fn connect(tunnel: &mut Tunnel, upstream: usize) -> Result<(), CloseReason
                 // That is all a server can be known by, whatever it speaks.
                 lease.confirm();
                 let (claim, stream) = lease.into_parts();
+                if let Some(Probes { idle, interval, count }) = record.server().server_probes {
+                    // A connection that cannot be probed is one all the same.
+                    let _ = stream.probe_silent_peer(idle, interval, count);
+                }
                 record.connect_time = Some(core.now().since(began));
                 *server = Some((stream, claim));
                 return Ok(());

@@ -7,7 +7,9 @@
 use std::rc::Rc;
 use std::task::Poll;
 
-use drover_event::{Asked, Core, DatagramSocket, Idle, Phase, Session, StreamError, Target};
+use drover_event::{Asked, Core, DatagramSocket, Idle, PeerAddress, Phase, Session, StreamError, Target};
+use drover_service::limits::Held;
+use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{Attempts, Cause, Claim, Next, NoPeer};
 
 use crate::reason::CloseReason;
@@ -32,6 +34,10 @@ pub(crate) struct Exchange {
     unanswered: Vec<Vec<u8>>,
     /// Bytes from and to servers that were given up.
     before: (u64, u64),
+    /// What stands before each datagram to a server: who the client is. Empty without it.
+    header: Vec<u8>,
+    /// Its places among the sessions that limits allow.
+    held: Vec<Held>,
 }
 
 /// What ends the use of one server.
@@ -42,11 +48,22 @@ enum Over {
 }
 
 impl Exchange {
-    pub(crate) fn new(session: Session, worker: Rc<WorkerState>, server: usize) -> Exchange {
+    pub(crate) fn new(session: Session, worker: Rc<WorkerState>, listener: usize) -> Exchange {
+        let server = worker.plan.listeners[listener].server;
         let (client, number, began) = (session.peer(), session.number(), session.began_at());
-        let record = Record::new(worker, server, "UDP", client, number, began);
-        let (requests, responses, unanswered, before) = (0, 0, Vec::new(), (0, 0));
-        Exchange { session, server: None, record, requests, responses, unanswered, before }
+        let mut record = Record::new(worker, server, "UDP", client, number, began);
+        record.destination = session.local_address();
+        Exchange {
+            session,
+            server: None,
+            record,
+            requests: 0,
+            responses: 0,
+            unanswered: Vec::new(),
+            before: (0, 0),
+            header: Vec::new(),
+            held: Vec::new(),
+        }
     }
 
     /// Counts what passed to and from the present server, and closes its socket.
@@ -84,8 +101,12 @@ async fn run(exchange: &mut Exchange) -> CloseReason {
     // The check of the config sees to it that there is one.
     let Some(upstream) = exchange.record.server().default else { return CloseReason::NoServer };
     let core = exchange.session.core().clone();
+    if let Err(reason) = exchange.admit(&core) {
+        return reason;
+    }
+    exchange.introduce();
     exchange.record.upstream = Some(upstream);
-    let key = exchange.record.key(&core, upstream, || exchange.session.local_address());
+    let key = exchange.record.key(&core, upstream);
     let group = Rc::clone(&exchange.record.worker.upstreams[upstream]);
     let keeps = exchange.record.worker.plan.upstreams[upstream].has_several;
     let mut attempts = group.begin(key);
@@ -109,6 +130,26 @@ async fn run(exchange: &mut Exchange) -> CloseReason {
 }
 
 impl Exchange {
+    /// Counts the session towards the limits that apply.
+    fn admit(&mut self, core: &Core) -> Result<(), CloseReason> {
+        let server = self.record.server();
+        if !server.limits.is_empty() {
+            let held = self.record.worker.plan.limits.admit(core, &server.limits, &self.record);
+            self.held = held.ok_or(CloseReason::Refused)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the header that tells servers who the client is, if they are to be told.
+    fn introduce(&mut self) {
+        let Some(version) = self.record.server().proxy_protocol else { return };
+        let source = match self.record.client {
+            PeerAddress::Internet(address) => Some(address),
+            PeerAddress::Unix => None,
+        };
+        self.header = encode(version, &Header::for_datagrams(source, self.record.destination)).to_vec();
+    }
+
     /// Makes a socket to the next server, and sends what is unanswered.
     async fn choose(&mut self, core: &Core, attempts: &mut Attempts) -> Result<(), CloseReason> {
         let claim = attempts.claim_resolved(core).await.map_err(|none| self.why_none(core, none))?;
@@ -171,6 +212,9 @@ impl Exchange {
             self.requests += 1;
             if self.requests == most {
                 self.session.detach();
+            }
+            if !self.header.is_empty() {
+                datagram.splice(..0, self.header.iter().copied());
             }
             let sent = server.send(&datagram);
             if keeps && self.unanswered.len() < UNANSWERED_MOST {

@@ -24,7 +24,10 @@ pub(crate) fn check_variables(text: &str) -> Result<(), WrongVariable> {
 pub(crate) struct Facts<'a> {
     /// `TCP` or `UDP`.
     pub(crate) protocol: &'static str,
+    /// Whom the connection is for, as a proxy says where one does.
     pub(crate) client: PeerAddress,
+    /// Who made it.
+    pub(crate) peer: PeerAddress,
     /// The address at drover's end; only where a template [needs](Variable::is_local) it.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) pid: u32,
@@ -73,6 +76,8 @@ variables! {
     CloseReason = "close_reason",
     Connection = "connection",
     Msec = "msec",
+    PeerAddr = "peer_addr",
+    PeerPort = "peer_port",
     Pid = "pid",
     Protocol = "protocol",
     RemoteAddr = "remote_addr",
@@ -101,6 +106,11 @@ impl Variable {
     /// Whether local time must be worked out.
     pub(crate) fn is_local_time(&self) -> bool {
         matches!(self, Variable::TimeLocal | Variable::TimeIso8601)
+    }
+
+    /// Whether its value is not known when it is decided whether a connection is let in.
+    pub(crate) fn is_unknown_at_first(&self) -> bool {
+        self.is_of_the_end() || matches!(self, Variable::TlsServerName)
     }
 
     /// Whether its value is only known at the end.
@@ -142,16 +152,10 @@ impl drover_service::Variable for Variable {
             Variable::Msec => push_seconds(out, facts.unix_millis),
             Variable::Pid => push_number(out, u64::from(facts.pid)),
             Variable::Protocol => out.extend_from_slice(facts.protocol.as_bytes()),
-            Variable::RemoteAddr => match facts.client.ip() {
-                Some(ip) => push_address(out, ip),
-                // A unix socket has no address worth a name.
-                None => out.extend_from_slice(b"unix:"),
-            },
-            Variable::RemotePort => {
-                if facts.client.ip().is_some() {
-                    push_number(out, u64::from(facts.client.port()));
-                }
-            }
+            Variable::PeerAddr => push_ip(out, facts.peer),
+            Variable::PeerPort => push_port(out, facts.peer),
+            Variable::RemoteAddr => push_ip(out, facts.client),
+            Variable::RemotePort => push_port(out, facts.client),
             Variable::ServerAddr => match facts.local {
                 Some(local) => push_address(out, local.ip()),
                 None => out.extend_from_slice(b"unix:"),
@@ -180,6 +184,20 @@ impl drover_service::Variable for Variable {
     }
 }
 
+fn push_ip(out: &mut Vec<u8>, address: PeerAddress) {
+    match address.ip() {
+        Some(ip) => push_address(out, ip),
+        // A unix socket has no address worth a name.
+        None => out.extend_from_slice(b"unix:"),
+    }
+}
+
+fn push_port(out: &mut Vec<u8>, address: PeerAddress) {
+    if address.ip().is_some() {
+        push_number(out, u64::from(address.port()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +210,7 @@ mod tests {
             &Facts {
                 protocol: "TCP",
                 client: PeerAddress::Internet(SocketAddr::from(([10, 0, 0, 1], 1234))),
+                peer: PeerAddress::Internet(SocketAddr::from(([10, 0, 0, 9], 99))),
                 local: Some(SocketAddr::from(([10, 0, 0, 2], 443))),
                 pid: 42,
                 worker: 3,
@@ -219,6 +238,7 @@ mod tests {
     fn every_variable_has_its_value() {
         for (format, want) in [
             ("$remote_addr:$remote_port $server_addr:$server_port", "10.0.0.1:1234 10.0.0.2:443"),
+            ("$peer_addr:$peer_port", "10.0.0.9:99"),
             ("$pid $worker $connection $protocol", "42 3 17 TCP"),
             ("$bytes_received $bytes_sent", "100 2000"),
             ("$upstream_bytes_received $upstream_bytes_sent", "2000 128"),

@@ -5,6 +5,7 @@
 //! costs no more, drover uses nix and nothing stands here.
 
 mod address;
+pub mod capability;
 pub mod datagram;
 pub mod descriptors;
 pub mod epoll;

@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
             assert_eq!(again.expect("it reads back"), [Node::Directive(at_line_1(directive))]);
         }
     }
-    let converted = drover_import::convert(&nodes);
+    let converted = drover_import::convert(&nodes, &drover_import::Directories::default());
     // Whether it can be used is another question.
     let (_, findings) = parse::<Http>("fuzz.toml", &converted.text);
     let shown = findings.render(Style::Plain);

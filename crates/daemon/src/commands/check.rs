@@ -1,28 +1,28 @@
 //! `drover check`: everything that is wrong with a config, or that nothing is.
 
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
 use drover_config::Findings;
 
 use super::{print, print_findings};
 use crate::cli::ConfigFile;
-use crate::config::{Config, System};
+use crate::config::{Config, Source, System};
 use crate::text::counted;
 
 /// Checks the config, prints the findings and a line that sums up.
 pub(crate) fn check(args: &ConfigFile) -> io::Result<ExitCode> {
     let system = System::probe();
-    match Config::load(&args.path, &system) {
+    let source = Source::of(args)?;
+    match source.load(&system) {
         Ok((config, warnings)) => {
             print_findings(&warnings);
-            print(&format!("{}: {}\n", args.path.display(), summary(&config, &warnings, &system)))?;
+            print(&format!("{source}: {}\n", summary(&config, &warnings, &system)))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(findings) => {
             print_findings(&findings);
-            eprint!("\n{}", failure(&args.path, &findings));
+            eprint!("\n{}", failure(&source, &findings));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -47,10 +47,10 @@ fn summary(config: &Config, warnings: &Findings, system: &System) -> String {
     }
 }
 
-fn failure(path: &Path, findings: &Findings) -> String {
+fn failure(source: &Source, findings: &Findings) -> String {
     let errors = counted(findings.errors(), "error");
     match findings.warnings() {
-        0 => format!("{}: {errors}\n", path.display()),
-        count => format!("{}: {errors}, {}\n", path.display(), counted(count, "warning")),
+        0 => format!("{source}: {errors}\n"),
+        count => format!("{source}: {errors}, {}\n", counted(count, "warning")),
     }
 }

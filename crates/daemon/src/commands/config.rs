@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::{print, print_findings};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, System};
+use crate::config::{Config, Source, System};
 
 /// Prints the config with every default filled in; findings go to standard error.
 pub(crate) fn config(args: &ConfigArgs) -> io::Result<ExitCode> {
@@ -13,7 +13,7 @@ pub(crate) fn config(args: &ConfigArgs) -> io::Result<ExitCode> {
         print(&drover_config::reference::<Config>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    match Config::load(&args.file.path, &System::probe()) {
+    match Source::of(&args.file)?.load(&System::probe()) {
         Ok((config, warnings)) => {
             print_findings(&warnings);
             print(&drover_config::effective(&config))?;

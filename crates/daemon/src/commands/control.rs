@@ -3,7 +3,7 @@
 //! The master is whoever holds the lock on the scoreboard: no pid that was written down is trusted.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use toml::de::DeTable;
 
 use super::print;
 use crate::cli::{ConfigFile, StopArgs};
-use crate::config::{Config, System};
+use crate::config::{Source, System};
 use crate::owned_path;
 use crate::scoreboard::{self, UpgradeWatch, Watch};
 
@@ -26,7 +25,7 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Has the master read its config again and waits for the verdict.
 pub(crate) fn reload(args: &ConfigFile) -> io::Result<ExitCode> {
-    let watch = Watch::open(&scoreboard_path(&args.path)).map_err(io::Error::other)?;
+    let watch = Watch::open(&scoreboard_path(&Source::of(args)?)).map_err(io::Error::other)?;
     let master = watch.master().map_err(io::Error::other)?;
     // A reload that began before this one was asked for may have read the config of before.
     let (begun, _) = watch.reloads();
@@ -58,19 +57,10 @@ pub(crate) fn reload(args: &ConfigFile) -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Has the daemon end and waits until it has. Where an upgrade left two masters, both end: the old one first, which
-/// would go on by itself otherwise.
+/// Has the daemon end and waits until it has.
 pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
-    let path = scoreboard_path(&args.file.path);
-    // Of any version: signals mean the same in all of them.
-    let current = UpgradeWatch::open(&path).map_err(io::Error::other)?;
-    let old = UpgradeWatch::open(&owned_path::aside(&path)).ok();
+    let masters = masters(&args.file)?;
     let signal = if args.fast { Signal::SIGTERM } else { Signal::SIGQUIT };
-    let masters: Vec<(UpgradeWatch, Pid)> = old
-        .into_iter()
-        .chain([current])
-        .filter_map(|watch| watch.master().map(|master| (watch, master)))
-        .collect();
     for (_, master) in &masters {
         send(*master, signal)?;
     }
@@ -83,14 +73,22 @@ pub(crate) fn stop(args: &StopArgs) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has master and workers open their log files anew.
+/// Has masters and workers open their log files anew.
 pub(crate) fn reopen(args: &ConfigFile) -> io::Result<ExitCode> {
-    let path = scoreboard_path(&args.path);
-    let Some(master) = crate::lock::holder(&path) else {
-        return Err(io::Error::other("no drover runs with this configuration"));
-    };
-    send(master, Signal::SIGUSR1)?;
+    for (_, master) in masters(args)? {
+        send(master, Signal::SIGUSR1)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The masters of a config that live, of any version, since signals mean the same in all of them. Where an upgrade left two,
+/// both, the old one first: it would go on by itself if the new one ended before it.
+fn masters(args: &ConfigFile) -> io::Result<Vec<(UpgradeWatch, Pid)>> {
+    let path = scoreboard_path(&Source::of(args)?);
+    let current = UpgradeWatch::open(&path).map_err(io::Error::other)?;
+    let old = UpgradeWatch::open(&owned_path::aside(&path)).ok();
+    let living = |watch: UpgradeWatch| watch.master().map(|master| (watch, master));
+    Ok(old.into_iter().chain([current]).filter_map(living).collect())
 }
 
 pub(super) fn send(master: Pid, signal: Signal) -> io::Result<()> {
@@ -104,46 +102,18 @@ pub(super) fn send(master: Pid, signal: Signal) -> io::Result<()> {
 
 /// Where the scoreboard of a config is. One that was removed from under its daemon is found where that daemon
 /// has it open.
-pub(super) fn scoreboard_path(config: &Path) -> PathBuf {
-    let path = configured_path(config);
+pub(super) fn scoreboard_path(source: &Source) -> PathBuf {
+    let path = configured_path(source);
     let Some(open) = crate::lock::removed(&path) else { return path };
     eprintln!("drover: {} was removed while drover runs; a restart puts it back", path.display());
     open
 }
 
-fn configured_path(config: &Path) -> PathBuf {
+fn configured_path(source: &Source) -> PathBuf {
     let system = System::probe();
-    let directory = match Config::load(config, &system) {
+    let directory = match source.load(&system) {
         Ok((config, _)) => config.process.runtime_dir,
-        Err(_) => runtime_dir_in_broken(config),
+        Err(_) => source.runtime_dir_in_broken(),
     };
     scoreboard::path_in(&directory.unwrap_or_else(|| system.runtime_dir()))
-}
-
-/// A config that is broken at the moment, which is when the daemon's opinion is asked for, still tells which
-/// daemon is meant.
-fn runtime_dir_in_broken(config: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(config).ok()?;
-    let (tables, _) = DeTable::parse_recoverable(&text);
-    let process = tables.get_ref().get("process")?.get_ref().as_table()?;
-    let directory = process.get("runtime_dir")?.get_ref().as_str()?;
-    Some(std::path::absolute(config).ok()?.parent()?.join(directory))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_broken_config_still_tells_where_its_daemon_is() {
-        let path = std::env::temp_dir().join(format!("drover-broken-{}.toml", std::process::id()));
-        for (directory, expected) in
-            [("/run/here", PathBuf::from("/run/here")), ("here", std::env::temp_dir().join("here"))]
-        {
-            let text = format!("[process]\nruntime_dir = \"{directory}\"\nworkers = \"many\"\n[nonsense\n");
-            std::fs::write(&path, text).expect("file");
-            assert_eq!(scoreboard_path(&path), scoreboard::path_in(&expected));
-        }
-        std::fs::remove_file(&path).expect("removed");
-    }
 }

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use drover_import::Converted;
+use drover_import::{Converted, Directories};
 
 use super::{print, print_findings};
 use crate::cli::ImportArgs;
-use crate::config::{Config, System};
+use crate::config::{Config, System, with_prefix};
 
 /// Something was not carried over, and nothing less would do.
 const INCOMPLETE: u8 = 2;
@@ -19,13 +19,18 @@ pub(crate) fn import(args: &ImportArgs) -> io::Result<ExitCode> {
         print(&drover_import::reference())?;
         return Ok(ExitCode::SUCCESS);
     };
-    let nodes = drover_import::tree::read(path).map_err(io::Error::other)?;
-    let Converted { text, report } = drover_import::convert(&nodes);
+    let (path, prefix) = match &args.prefix {
+        Some(prefix) => with_prefix(path, Some(prefix)).map(|(path, prefix)| (path, Some(prefix)))?,
+        None => (path.clone(), None),
+    };
+    let nodes = drover_import::tree::read(&path).map_err(io::Error::other)?;
+    let directories = Directories::of(prefix.as_deref());
+    let Converted { text, report } = drover_import::convert(&nodes, &directories);
     if !args.report {
         print(&text)?;
     }
     eprint!("{report}");
-    let usable = check(path, &text);
+    let usable = check(&path, &text);
     let complete = report.is_complete() && usable;
     Ok(if args.strict && !complete { ExitCode::from(INCOMPLETE) } else { ExitCode::SUCCESS })
 }

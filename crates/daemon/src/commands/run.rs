@@ -22,7 +22,7 @@ use tracing::debug;
 use super::print_findings;
 use crate::activation::{self, ActivationError, Passed};
 use crate::cli::ConfigFile;
-use crate::config::{Config, System};
+use crate::config::{Config, Source, System};
 use crate::daemonise::{Launcher, output_without_waiting};
 use crate::datagrams::KnownSeats;
 use crate::generation::{Generation, PrepareError, address_of};
@@ -87,8 +87,8 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     };
     let mut inheritance = Inheritance { predecessor, sockets, passed };
     let system = System::probe();
-    let path = std::path::absolute(&args.path)?;
-    let (config, warnings) = match Config::load(&args.path, &system) {
+    let source = Source::of(args)?;
+    let (config, warnings) = match source.load(&system) {
         Ok(loaded) => loaded,
         Err(findings) => {
             tell(inheritance.predecessor.as_ref(), &findings.render(Style::Plain));
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
     if config.people_read_stderr() {
         print_findings(&warnings);
     }
-    match start(path, Rc::new(config), &system, &warnings, &mut inheritance) {
+    match start(source.absolute()?, Rc::new(config), &system, &warnings, &mut inheritance) {
         Ok(code) => Ok(code),
         Err(error) => {
             tell(inheritance.predecessor.as_ref(), &error.to_string());
@@ -118,15 +118,14 @@ fn tell(predecessor: Option<&Predecessor>, reason: &str) {
 
 /// Everything up to the first workers; the old master is left where it is if this fails.
 fn start(
-    config_path: PathBuf,
+    source: Source,
     config: Rc<Config>,
     system: &System,
     warnings: &Findings,
     Inheritance { predecessor, sockets: inherited, passed }: &mut Inheritance,
 ) -> Result<ExitCode, StartError> {
     let failed = |what| move |source| StartError::System { what, source };
-    let executable =
-        Executable::of_this_process(&config_path).map_err(failed("find out what was started"))?;
+    let executable = Executable::of_this_process(&source).map_err(failed("find out what was started"))?;
     set_up_process()?;
     let launcher = match launcher(&config, predecessor.is_some())? {
         Ok(launcher) => launcher,
@@ -160,7 +159,7 @@ fn start(
     let title = set_title(&config);
     let generation = Generation { sockets: std::mem::take(inherited), ..Generation::none(config) };
     Ok(Master::new(
-        config_path,
+        source,
         board,
         signals,
         title,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use super::control::scoreboard_path;
 use super::print;
 use crate::cli::StatusArgs;
+use crate::config::Source;
 use crate::report::{self, Now};
 use crate::scoreboard::Snapshot;
 
@@ -17,7 +18,7 @@ pub(crate) fn status(args: &StatusArgs) -> io::Result<ExitCode> {
         print(&format!("{:#}\n", report::schema()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let snapshot = Snapshot::read(&scoreboard_path(&args.file.path)).map_err(io::Error::other)?;
+    let snapshot = Snapshot::read(&scoreboard_path(&Source::of(&args.file)?)).map_err(io::Error::other)?;
     let now = Now::read();
     if args.json {
         print(&format!("{:#}\n", report::json(&snapshot, now)))?;

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use super::control::{POLL, scoreboard_path, send};
 use super::print;
 use crate::cli::UpgradeArgs;
-use crate::config::{Config, System};
+use crate::config::{Source, System};
 use crate::lock;
 use crate::scoreboard::{UpgradeVerdict, UpgradeWatch};
 
@@ -20,12 +20,14 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// Does the whole sequence: USR2, the new master's workers serve, QUIT to the old master, its end.
 pub(crate) fn upgrade(args: &UpgradeArgs) -> io::Result<ExitCode> {
-    let path = scoreboard_path(&args.file.path);
+    let source = Source::of(&args.file)?;
+    let path = scoreboard_path(&source);
     let watch = UpgradeWatch::open(&path).map_err(io::Error::other)?;
     let Some(old) = watch.master() else {
         return Err(io::Error::other("no drover runs with this configuration"));
     };
-    let timeout = Config::load(&args.file.path, &System::probe())
+    let timeout = source
+        .load(&System::probe())
         .map_or_else(|_| crate::config::Process::default(), |(config, _)| config.process)
         .upgrade_timeout;
     let verdict = ask(&watch, old, timeout + GRACE)?;

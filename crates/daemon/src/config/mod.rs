@@ -1,15 +1,16 @@
 //! The config as a whole: `[process]`, `[log]`, `[events]` and the tables of the services.
 //!
-//! The structs are the schema: see [`drover_config::table!`]. [`Config::load`] reads and checks everything.
+//! The structs are the schema: see [`drover_config::table!`]. [`Source::load`] reads and checks everything.
 
 mod accept;
 mod check;
+mod source;
 mod system;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Findings, Kind, Leaf, Located, LogFile, Node, Output, Ranged, Reader, Value};
@@ -19,6 +20,7 @@ use drover_service::{Accept, Listener};
 use drover_stream::config::Stream;
 use ipnet::IpNet;
 
+pub(crate) use source::{Source, with_prefix};
 pub(crate) use system::System;
 
 /// No time-out is longer than this: ten years, which a timer still can count.
@@ -45,10 +47,12 @@ drover_config::table! {
 }
 
 impl Config {
-    /// Reads a file with what it includes, checks everything, and fills in the defaults that depend on the
-    /// system. With the config come the findings that are warnings; without, everything that is wrong.
-    pub(crate) fn load(path: &Path, system: &System) -> Result<(Config, Findings), Box<Findings>> {
-        let (config, mut findings) = drover_config::load::<Config>(path);
+    /// Checks everything, and fills in the defaults that depend on the system.
+    fn checked(
+        config: Option<Config>,
+        mut findings: Findings,
+        system: &System,
+    ) -> Result<(Config, Findings), Box<Findings>> {
         if let Some(config) = &config {
             config.check(system, &mut findings);
             config.check_files(&mut findings);

@@ -64,6 +64,13 @@ fn full() -> Config {
         [[http.servers.locations.rules]]
         when = { text = "$request_method", equals = "DELETE" }
         return = { status = 403 }
+        [stream.log_formats.in_json]
+        json = { reason = "$close_reason" }
+        [stream.accept_limits.per_client]
+        key = "$remote_addr"
+        rate = "10/s"
+        [stream.connection_limits.per_client]
+        key = "$remote_addr"
         [stream.upstreams.db]
         servers = [{ address = "127.0.0.1:5433" }]
         [[stream.servers]]

@@ -159,7 +159,8 @@ impl Snapshot {
         let deadline = Instant::now() + HAND_OVER;
         loop {
             let watch = Watch::open(path)?;
-            let snapshot = watch.snapshot()?;
+            // One whose master just left may have passed its name on.
+            let Ok(snapshot) = watch.snapshot() else { continue };
             // What another master takes over has to be looked for there: here the sums stand still by now.
             if watch.master_word(Master::HandingOver) == 0 || Instant::now() >= deadline {
                 return Ok(snapshot);
@@ -204,15 +205,15 @@ impl Watch {
     /// As [`Snapshot::read`].
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         let io_error = |source| ReadError::Io { path: path.to_owned(), source };
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ReadError::NotRunning { reason: format!("there is no {}", path.display()) });
-            }
-            other => other.map_err(io_error)?,
-        };
         // Somebody must hold it; whoever is about to fill it counts as not running yet.
-        holder(path, &file)?;
-        Self::map(path, file)
+        match lock::open_held(path) {
+            Ok(Some(file)) => Self::map(path, file),
+            Ok(None) => Err(not_held(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(ReadError::NotRunning { reason: format!("there is no {}", path.display()) })
+            }
+            Err(error) => Err(io_error(error)),
+        }
     }
 
     /// Opens the scoreboard of a daemon that need not live any more.
@@ -246,7 +247,7 @@ impl Watch {
     /// # Errors
     /// [`ReadError::NotRunning`] when none does any more.
     pub(crate) fn master(&self) -> Result<Pid, ReadError> {
-        holder(&self.path, &self.file)
+        lock::holder_of(&self.file).ok_or_else(|| not_held(&self.path))
     }
 
     /// Everything, as of now.
@@ -342,9 +343,8 @@ pub(super) fn text(words: &ReadOnlyWords, at: usize, length: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn holder(path: &Path, file: &File) -> Result<Pid, ReadError> {
-    let reason = || format!("nobody holds {}, which a killed daemon left", path.display());
-    lock::holder_of(file).ok_or_else(|| ReadError::NotRunning { reason: reason() })
+fn not_held(path: &Path) -> ReadError {
+    ReadError::NotRunning { reason: format!("nobody holds {}, which a killed daemon left", path.display()) }
 }
 
 fn starting(path: &Path) -> ReadError {

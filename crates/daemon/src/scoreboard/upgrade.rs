@@ -54,13 +54,11 @@ impl UpgradeWatch {
     /// When there is none, or none that a master holds.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         let not_running = |reason: String| ReadError::NotRunning { reason };
-        let file = File::open(path).map_err(|source| match source.kind() {
+        let file = lock::open_held(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => not_running(format!("there is no {}", path.display())),
             _ => ReadError::Io { path: path.to_owned(), source },
         })?;
-        if lock::holder_of(&file).is_none() {
-            return Err(not_running(format!("nobody holds {}", path.display())));
-        }
+        let file = file.ok_or_else(|| not_running(format!("nobody holds {}", path.display())))?;
         Self::map(file).ok_or_else(|| not_running(format!("{} is no scoreboard yet", path.display())))
     }
 

@@ -13,6 +13,7 @@ use drover_sys::exec;
 use nix::unistd::{AccessFlags, Pid, access};
 
 use super::link::Link;
+use crate::config::Source;
 
 /// The variable that names the descriptor of the link to a new master.
 pub(crate) const LINK_VARIABLE: &str = "DROVER_UPGRADE";
@@ -20,11 +21,11 @@ pub(crate) const LINK_VARIABLE: &str = "DROVER_UPGRADE";
 /// What was meant for this very process, by its id: see sd_listen_fds(3) and sd_watchdog_enabled(3).
 const FOR_THIS_PROCESS: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"];
 
-/// The path of the program, and its config file.
+/// The path of the program, and where its config comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct Executable {
     path: PathBuf,
-    config: PathBuf,
+    source: Source,
 }
 
 impl Executable {
@@ -33,13 +34,13 @@ impl Executable {
     ///
     /// # Errors
     /// When neither its name nor `/proc` tells what was started.
-    pub(crate) fn of_this_process(config: &Path) -> io::Result<Self> {
+    pub(crate) fn of_this_process(source: &Source) -> io::Result<Self> {
         let name = env::args_os().next().unwrap_or_default();
         let path = match resolve(&name, env::var_os("PATH").as_deref()) {
             Some(path) => path,
             None => env::current_exe()?,
         };
-        Ok(Self { path, config: config.to_owned() })
+        Ok(Self { path, source: source.clone() })
     }
 
     /// Where it is.
@@ -53,7 +54,7 @@ impl Executable {
     /// When it is missing or cannot be executed.
     pub(crate) fn start(&self, link: &Link) -> io::Result<Pid> {
         let mut command = Command::new(&self.path);
-        command.args(["run", "-c"]).arg(&self.config);
+        command.arg("run").args(self.source.arguments());
         for name in FOR_THIS_PROCESS {
             command.env_remove(name);
         }

@@ -7,7 +7,8 @@ use drover_config::{Located, Node, Output, Reader, Size, Value};
 
 use super::path_match::PathMatch;
 use super::{
-    AccessLog, AccessRule, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests, Proxy, Rule,
+    AccessLog, AccessRule, BasicAuth, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests,
+    Proxy, Rule,
 };
 
 drover_config::table! {
@@ -28,6 +29,12 @@ drover_config::table! {
         /// Who is let in by address, the first rule that fits decides; else as the server says.
         #[example = "[\"allow 10.0.0.0/8\", \"deny all\"]"]
         pub access: Option<Vec<AccessRule>> = None,
+        /// What the password is for that clients are asked for, or "off"; else as the server says.
+        #[example = "\"Staff\""]
+        pub basic_auth: Option<Located<BasicAuth>> = None,
+        /// File of those who are let in; else the server's.
+        #[example = "\"/etc/drover/users\""]
+        pub basic_auth_users: Option<Located<PathBuf>> = None,
         /// Limits of requests a time that apply; else as the server says.
         #[example = "[{ limit = \"per_client\", burst = 20 }]"]
         pub limit_requests: Option<Vec<LimitRequests>> = None,
@@ -84,6 +91,8 @@ impl Location {
             headers: None,
             error_pages: None,
             access: None,
+            basic_auth: None,
+            basic_auth_users: None,
             limit_requests: None,
             limit_connections: None,
             root: None,
@@ -108,6 +117,8 @@ impl Location {
         inner.headers = inner.headers.or_else(|| outer.headers.clone());
         inner.error_pages = inner.error_pages.or_else(|| outer.error_pages.clone());
         inner.access = inner.access.or_else(|| outer.access.clone());
+        inner.basic_auth = inner.basic_auth.or_else(|| outer.basic_auth.clone());
+        inner.basic_auth_users = inner.basic_auth_users.or_else(|| outer.basic_auth_users.clone());
         inner.limit_requests = inner.limit_requests.or_else(|| outer.limit_requests.clone());
         inner.limit_connections = inner.limit_connections.or_else(|| outer.limit_connections.clone());
         inner.root = inner.root.or_else(|| outer.root.clone());

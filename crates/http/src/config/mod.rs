@@ -5,6 +5,7 @@
 
 mod access;
 mod access_log;
+mod basic_auth;
 mod check;
 mod compression;
 mod error_page;
@@ -30,11 +31,12 @@ use drover_upstream::config::Upstream;
 
 pub use access::{AccessRule, RealIp};
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
+pub use basic_auth::BasicAuth;
 pub use compression::{Coding, Compression};
 pub use error_page::{ErrorPage, PageStatus};
 pub use expression::Expression;
 pub use headers::{HeaderChange, Headers};
-pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, Rate, RequestLimit};
+pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, RequestLimit};
 pub use listen::{Listen, Listener};
 pub use location::{Location, Nested, Return};
 pub(crate) use map::network;
@@ -175,6 +177,13 @@ drover_config::table! {
         /// Who is let in by address, the first rule that fits decides: "allow 10.0.0.0/8", "deny all".
         #[example = "[\"allow 10.0.0.0/8\", \"deny all\"]"]
         pub access: Option<Vec<AccessRule>> = None,
+        /// What clients are told that the password is for which they are asked for; "off" asks for none.
+        #[example = "\"Staff\""]
+        pub basic_auth: Option<Located<BasicAuth>> = None,
+        /// File of those who are let in, as htpasswd makes it: "name:hash" in each line, with hashes of bcrypt ($2y$) or
+        /// SHA-512 crypt ($6$). A reload reads it again.
+        #[example = "\"/etc/drover/users\""]
+        pub basic_auth_users: Option<Located<PathBuf>> = None,
         /// Limits of requests a time that apply; a request must keep each of them.
         #[example = "[{ limit = \"per_client\", burst = 20 }]"]
         pub limit_requests: Option<Vec<LimitRequests>> = None,
@@ -201,6 +210,8 @@ impl Server {
             headers: None,
             error_pages: None,
             access: None,
+            basic_auth: None,
+            basic_auth_users: None,
             limit_requests: None,
             limit_connections: None,
             locations: Vec::new(),

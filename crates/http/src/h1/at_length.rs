@@ -9,6 +9,7 @@ use drover_event::{Phase, StreamError};
 use tracing::debug;
 
 use super::connection::Conversation;
+use super::identify;
 use super::send::{self, flush};
 use super::step::Step;
 use super::work::Work;
@@ -59,6 +60,10 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
             Step::Send(file, range) => send::file(on, work, &file, range).await?,
             Step::SendParts(parts) => send::parts(on, work, &parts).await?,
             Step::SendEncoded(encoded) => send::encoded(on, work, *encoded).await?,
+            Step::Verify(unverified) => {
+                flush(on, work).await?;
+                identify::verify(on, work, *unverified).await;
+            }
             Step::Proxy => {
                 flush(on, work).await?;
                 proxy::pass_on(on, work).await?;

@@ -56,7 +56,7 @@ impl Work {
         match self.route.course {
             Course::Handler => location.delay,
             Course::Rule(answer) => on.worker.plan.answers[answer as usize].1,
-            Course::Redirect(_) | Course::Error(_) => None,
+            Course::Redirect(_) | Course::Error(_) | Course::Unauthorized => None,
         }
     }
 
@@ -77,6 +77,10 @@ impl Work {
                 exchange::page(request, status, &fields, out)
             }
             Course::Error(status) => exchange::page(request, status, b"", out),
+            Course::Unauthorized => {
+                let auth = on.worker.plan.locations[self.location].basic_auth();
+                exchange::page(request, 401, auth.map_or(b"", |auth| &auth.challenge), out)
+            }
         }
     }
 

@@ -1,10 +1,11 @@
-//! The gate of a location: limits, and who is let in.
+//! The gate of a location: limits, and who is let in by address. By password: see `identify`.
+
+use drover_service::limits::Verdict;
 
 use super::connection::Conversation;
 use super::route::Course;
 use super::work::Work;
 use crate::access::{self, Access};
-use crate::limits::Verdict;
 use crate::plan::Gate;
 use crate::variables::Template;
 
@@ -19,6 +20,8 @@ impl Work {
         let refused = self.limit(on, gate).or_else(|| self.refuse_by_address(on, gate));
         if let Some(status) = refused {
             self.route.course = Course::Error(status);
+        } else if let Some(auth) = &gate.basic_auth {
+            self.identify(on, auth);
         }
     }
 

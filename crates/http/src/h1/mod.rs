@@ -11,6 +11,7 @@ pub(crate) mod framing;
 mod gate;
 pub(crate) mod hand_over;
 pub(crate) mod head;
+mod identify;
 pub(crate) mod incoming;
 pub(crate) mod lines;
 pub(crate) mod method;

@@ -15,6 +15,18 @@ use crate::response::Fate;
 use crate::values::Values;
 use crate::variables::Facts;
 
+impl Conversation {
+    /// Whether a line about what the client did wrong may be logged now.
+    #[cold]
+    pub(super) fn may_complain(&self) -> bool {
+        let line = self.worker.refusals.line(self.stream.core().now());
+        if let Some(kept_back @ 1..) = line {
+            info!("{kept_back} more invalid requests were answered before this one");
+        }
+        line.is_some()
+    }
+}
+
 impl Work {
     #[cold]
     pub(super) fn log(&self, on: &Conversation, log: &LogUse, rest: u64, head_is_known: bool) {
@@ -38,10 +50,7 @@ impl Work {
     pub(super) fn refuse(&mut self, on: &Conversation, refusal: Refusal) {
         let (number, peer) = (on.stream.number(), on.stream.peer());
         let status = refusal.rule.status();
-        if let Some(kept_back) = on.worker.refusals.line(on.stream.core().now()) {
-            if kept_back > 0 {
-                info!("{kept_back} more invalid requests were answered before this one");
-            }
+        if on.may_complain() {
             info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");
         }
         on.stream.close_because(CloseReason::InvalidRequest);

@@ -11,17 +11,18 @@
 
 use std::time::Duration;
 
+use drover_service::limits::Held;
 use tracing::error;
 
 use super::connection::Conversation;
 use super::method::Method;
 use super::target::Form;
 use super::work::Work;
+use crate::basic_auth::Unverified;
 use crate::config::{PageStatus, Then};
 use crate::error_pages::PageTarget;
 use crate::exchange::Elsewhere;
 use crate::handler::proxy::Trail;
-use crate::limits::Held;
 use crate::path;
 use crate::response;
 use crate::rules::{Condition, Rewrite, Rule, Test, is_set};
@@ -42,6 +43,8 @@ pub(crate) enum Course {
     Redirect(u16),
     /// An error.
     Error(u16),
+    /// The client is asked who it is.
+    Unauthorized,
 }
 
 /// The way of one request; kept for the next one.
@@ -61,6 +64,8 @@ pub(crate) struct Route {
     pub(super) limited: bool,
     /// What they count as under way.
     pub(super) held: Vec<Held>,
+    /// Who the client says it is, until that is checked.
+    pub(super) unverified: Option<Box<Unverified>>,
     /// How long the request has to wait, in microseconds.
     pub(super) hold_us: u64,
     /// The servers that the request was passed on to.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::basic_auth::Unverified;
 use crate::handler::files::multipart::Parts;
 use crate::handler::files::offers::Encoded;
 use crate::handler::files::open_file::OpenFile;
@@ -26,6 +27,8 @@ pub(crate) enum Step {
     SendParts(Box<Parts>),
     /// The same with a file that is encoded on its way.
     SendEncoded(Box<Encoded>),
+    /// The output sent, and a password checked; then [`Work::identified`](super::work::Work::identified) called.
+    Verify(Box<Unverified>),
     /// The output sent, and the request passed on.
     Proxy,
     /// The output sent and the connection closed; `linger` where the client may still be sending.

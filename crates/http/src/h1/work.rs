@@ -39,9 +39,13 @@ const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
     Head,
+    /// A body follows, but the client's password is checked first.
+    Verify,
     Body(Body),
     Answer,
-    Closing { linger: bool },
+    Closing {
+        linger: bool,
+    },
 }
 
 /// One request on its way, with the buffers it needs. Boxed, and kept by the worker for the next one.
@@ -179,6 +183,7 @@ impl Work {
     fn other(&mut self, on: &Conversation) -> Option<Step> {
         match self.stage {
             Stage::Head | Stage::Answer => None,
+            Stage::Verify => self.route.unverified.take().map(Step::Verify),
             Stage::Body(body) => self.read_over(on, body),
             Stage::Closing { linger } => Some(Step::Close { linger }),
         }
@@ -257,7 +262,11 @@ impl Work {
     }
 
     #[cold]
-    fn begin_body(&mut self, on: &Conversation) {
+    pub(super) fn begin_body(&mut self, on: &Conversation) {
+        if self.route.unverified.is_some() {
+            self.stage = Stage::Verify;
+            return;
+        }
         let location = &on.worker.plan.locations[self.location];
         let body = match Body::new(self.head.framing, location.body_limit) {
             Ok(body) => body,
@@ -304,6 +313,9 @@ impl Work {
 
     #[inline]
     fn answer(&mut self, on: &Conversation) -> Option<Step> {
+        if let Some(unverified) = self.route.unverified.take() {
+            return Some(Step::Verify(unverified));
+        }
         let location = &on.worker.plan.locations[self.location];
         if let Some(delay) = self.delay(on, location)
             && !self.delayed

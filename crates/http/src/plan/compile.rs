@@ -1,16 +1,18 @@
 //! From the config's tables to the plan.
 
+mod logs;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use drover_config::Located;
-use drover_service::access_log::{LogPlan, Target};
-use drover_service::{LogFormat, LogFormatConfig};
+use drover_service::access_log::LogPlan;
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
 use crate::access::TrustedProxies;
-use crate::config::{self, AccessLog, BUILT_IN_LOG_FORMATS, PathMatch, ProxyPass};
+use crate::basic_auth::{BasicAuth, UsersFiles};
+use crate::config::{self, PathMatch, ProxyPass};
 use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
@@ -25,10 +27,9 @@ use crate::limits::Limits;
 use crate::own::OwnVariables;
 use crate::pattern::Pattern;
 use crate::router::{Entry, Hosts, Match, Paths};
-use crate::rules::{Condition, Rule};
+use crate::rules::Rule;
 use crate::types::Types;
 use crate::upstreams::Upstreams;
-use crate::variables::Variable;
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
     Compiler::new(config, workers)?.compile()
@@ -44,6 +45,7 @@ struct Compiler<'a> {
     own: OwnVariables,
     upstreams: Upstreams,
     limits: Limits,
+    users: UsersFiles,
     named: Vec<usize>,
     /// The numbers among `named` of the named locations of the server at hand.
     names: BTreeMap<String, u32>,
@@ -67,6 +69,7 @@ impl<'a> Compiler<'a> {
             locations: Vec::new(),
             default_log: None,
             limits: Limits::new(config, &own, workers)?,
+            users: UsersFiles::default(),
             own,
             named: Vec::new(),
             names: BTreeMap::new(),
@@ -259,9 +262,23 @@ impl<'a> Compiler<'a> {
             request_limits: requests.collect::<Result<_, _>>()?,
             connection_limits: connections.collect::<Result<_, _>>()?,
             access: access.cloned().unwrap_or_default(),
+            basic_auth: self.basic_auth(server, config, of)?,
             rules: self.rules(&config.rules, of)?,
         };
         Ok(gate.does_something().then(|| Box::new(gate)))
+    }
+
+    fn basic_auth(
+        &mut self,
+        server: &config::Server,
+        config: &config::Location,
+        of: &str,
+    ) -> Result<Option<BasicAuth>, PlanError> {
+        let realm = config.basic_auth.as_ref().or(server.basic_auth.as_ref());
+        let Some(realm) = realm.and_then(|own| own.realm()) else { return Ok(None) };
+        let users = config.basic_auth_users.as_ref().or(server.basic_auth_users.as_ref());
+        let users = users.ok_or_else(|| PlanError::NoUsers { path: of.to_owned() })?;
+        Ok(Some(BasicAuth::new(realm, self.users.read(users)?)))
     }
 
     fn fixed(
@@ -342,43 +359,5 @@ impl<'a> Compiler<'a> {
             Some(codings) => self.compression.with(codings),
             None => self.compression.clone(),
         }
-    }
-
-    fn log_use(&mut self, config: &AccessLog) -> Result<Option<LogUse>, PlanError> {
-        let target = match &config.syslog {
-            Some(syslog) => Some(Target::Syslog((**syslog).clone())),
-            None => Target::of(&config.file),
-        };
-        let Some(target) = target else { return Ok(None) };
-        let when = config.when.as_ref().map(|when| Condition::new(when, &self.own)).transpose();
-        let when = when.map_err(|source| PlanError::Rule { of: "access_log".to_owned(), source })?;
-        let format = Rc::new(self.format(&config.format)?);
-        let log = match self.logs.iter().position(|log| log.target == target) {
-            Some(log) => log,
-            None => {
-                self.logs.push(LogPlan { target, buffer: config.buffer.as_usize(), flush: config.flush });
-                self.logs.len() - 1
-            }
-        };
-        let uses = |test: fn(&Variable) -> bool| {
-            format.uses(test) || when.as_ref().is_some_and(|when| when.uses(test))
-        };
-        Ok(Some(LogUse {
-            log,
-            needs_local: uses(Variable::is_local),
-            needs_sent_head: uses(Variable::is_sent_field),
-            needs_time: uses(Variable::is_local_time),
-            when: when.map(Rc::new),
-            format,
-        }))
-    }
-
-    fn format(&self, name: &str) -> Result<LogFormat<Variable>, PlanError> {
-        let text = BUILT_IN_LOG_FORMATS.iter().find(|(known, _)| *known == name);
-        let built_in = text.map(|(_, text)| LogFormatConfig::of_text((*text).to_owned().into()));
-        let own = self.config.log_formats.get(name).cloned().or(built_in);
-        let format = own.ok_or_else(|| PlanError::UnknownFormat { name: name.to_owned() })?;
-        LogFormat::new(&format, |text| self.own.template(text))
-            .map_err(|source| PlanError::Format { name: name.to_owned(), source })
     }
 }

@@ -1,6 +1,7 @@
 //! Which server and which location answers.
 
 mod paths;
+mod tree;
 
 use drover_service::Names;
 

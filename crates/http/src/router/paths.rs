@@ -4,9 +4,8 @@
 //! search again; unless that ended at an exact path or an expression, the first expression beside the prefix that
 //! matches; unless the prefix keeps expressions away; else the prefix.
 
-use std::cmp::Ordering;
-
 use crate::pattern::Pattern;
+use crate::router::tree::{Ends, Tree};
 use crate::values::Values;
 
 /// How a location matches a path.
@@ -26,11 +25,10 @@ pub(crate) struct Entry {
 }
 
 /// Finds a location by a normal path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Paths {
-    /// By length, then by bytes: of few or many, mostly the length alone tells which.
-    exact: Vec<(Box<[u8]>, usize)>,
-    /// By bytes.
+    /// Exact paths lead to locations, prefixes to `prefixes`.
+    tree: Tree,
     prefixes: Vec<Prefix>,
     /// In the order of the config.
     expressions: Vec<(Box<Pattern>, usize, Paths)>,
@@ -38,11 +36,8 @@ pub(crate) struct Paths {
 
 #[derive(Debug)]
 struct Prefix {
-    path: Box<[u8]>,
     location: usize,
     before_expressions: bool,
-    /// The longest of the others that this one begins with.
-    shorter: Option<usize>,
     inside: Option<Box<Paths>>,
 }
 
@@ -52,39 +47,30 @@ type Found = (usize, bool);
 impl Paths {
     /// Of two that match in the same way the first counts.
     pub(crate) fn new(entries: Vec<Entry>) -> Paths {
-        let mut paths = Paths::default();
+        let (mut ends, mut prefixes, mut expressions) = (Vec::new(), Vec::new(), Vec::new());
         for Entry { how, location, inside } in entries {
             match how {
-                Match::Exact(path) => paths.exact.push((path, location)),
+                Match::Exact(path) => ends.push((path, Ends { exact: Some(location), prefix: None })),
                 Match::Prefix { path, before_expressions } => {
+                    ends.push((path, Ends { exact: None, prefix: Some(prefixes.len()) }));
                     let inside = (!inside.is_empty()).then(|| Box::new(Paths::new(inside)));
-                    paths.prefixes.push(Prefix { path, location, before_expressions, shorter: None, inside });
+                    prefixes.push(Prefix { location, before_expressions, inside });
                 }
-                Match::Expression(pattern) => {
-                    paths.expressions.push((pattern, location, Paths::new(inside)));
-                }
+                Match::Expression(pattern) => expressions.push((pattern, location, Paths::new(inside))),
             }
         }
-        // Stable sorts: of equal ones the first stays first.
-        paths.exact.sort_by(|(a, _), (b, _)| by_length(a, b));
-        paths.exact.dedup_by(|(a, _), (b, _)| a == b);
-        paths.prefixes.sort_by(|a, b| a.path.cmp(&b.path));
-        paths.prefixes.dedup_by(|a, b| a.path == b.path);
-        for at in 0..paths.prefixes.len() {
-            let (before, own) = (&paths.prefixes[..at], &paths.prefixes[at].path);
-            let shorter = before.iter().rposition(|other| own.starts_with(&other.path));
-            paths.prefixes[at].shorter = shorter;
-        }
-        paths
+        let tree = Tree::new(ends.iter().map(|(path, ends)| (&**path, *ends)).collect());
+        Paths { tree, prefixes, expressions }
     }
 
     /// The location for `path`; the groups of an expression that decided go into `values`.
     #[inline]
     pub(crate) fn find(&self, path: &[u8], values: &mut Values) -> Option<usize> {
-        if let Some(location) = self.exact(path) {
-            return Some(location);
+        let found = self.tree.find(path);
+        if found.exact.is_some() {
+            return found.exact;
         }
-        let prefix = self.longest(path);
+        let prefix = self.prefix(found);
         if self.expressions.is_empty() && prefix.is_none_or(|prefix| prefix.inside.is_none()) {
             return prefix.map(|prefix| prefix.location);
         }
@@ -92,29 +78,15 @@ impl Paths {
     }
 
     #[inline]
-    fn exact(&self, path: &[u8]) -> Option<usize> {
-        let at = self.exact.binary_search_by(|(exact, _)| by_length(exact, path)).ok()?;
-        Some(self.exact[at].1)
-    }
-
-    /// The longest prefix. Sorted by bytes, it is the last one up to `path`, or one that this begins with.
-    #[inline]
-    fn longest(&self, path: &[u8]) -> Option<&Prefix> {
-        // Many servers have one location.
-        if let [only] = self.prefixes.as_slice() {
-            return path.starts_with(&only.path).then_some(only);
-        }
-        let mut at = self.prefixes.partition_point(|prefix| *prefix.path <= *path).checked_sub(1)?;
-        while !path.starts_with(&self.prefixes[at].path) {
-            at = self.prefixes[at].shorter?;
-        }
-        Some(&self.prefixes[at])
+    fn prefix(&self, found: Ends) -> Option<&Prefix> {
+        found.prefix.map(|at| &self.prefixes[at])
     }
 
     fn search(&self, path: &[u8], values: &mut Values) -> Option<Found> {
-        match self.exact(path) {
+        let found = self.tree.find(path);
+        match found.exact {
             Some(location) => Some((location, true)),
-            None => self.beyond(self.longest(path), path, values),
+            None => self.beyond(self.prefix(found), path, values),
         }
     }
 
@@ -140,11 +112,6 @@ impl Paths {
         }
         best
     }
-}
-
-#[inline]
-fn by_length(a: &[u8], b: &[u8]) -> Ordering {
-    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]

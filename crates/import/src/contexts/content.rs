@@ -53,8 +53,9 @@ fn root(scope: &mut Scope, directive: &Directive) -> Verdict {
     if has_variable(path) {
         return Err("a root has no variables in drover".to_owned());
     }
-    scope.set("root", string(path));
-    Ok(None)
+    let (path, remark) = scope.directories.at_prefix(path);
+    scope.set("root", string(&path));
+    Ok(remark)
 }
 
 fn index(scope: &mut Scope, directive: &Directive) -> Verdict {

@@ -26,8 +26,8 @@ pub(super) const ROWS: &[Row] = &[
     row("limit_rate", "drover has no limit on the speed of a response", &[Http], How::Unsupported),
     row("allow", "access", INSIDE, How::By(access)),
     row("deny", "access", INSIDE, How::By(access)),
-    row("auth_basic", "drover asks for no passwords", INSIDE, How::Guard),
-    row("auth_basic_user_file", "drover asks for no passwords", INSIDE, How::Guard),
+    row("auth_basic", "basic_auth", INSIDE, How::By(realm)),
+    row("auth_basic_user_file", "basic_auth_users", INSIDE, How::By(users)),
     row("auth_request", "drover asks nobody else about a request", INSIDE, How::Guard),
     row("auth_jwt", "drover reads no tokens", INSIDE, How::Guard),
     row("secure_link", "drover reads no signatures", INSIDE, How::Guard),
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
     row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
-    row("real_ip_header", "real_ip.header", &[Http], How::Text),
+    row("real_ip_header", "real_ip.header", &[Http], How::By(real_ip_header)),
     row("real_ip_recursive", "real_ip.recursive", &[Http], How::Flag),
 ];
 
@@ -141,6 +141,35 @@ impl Refusals {
 fn access(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [whom] = exactly(&directive.arguments)?;
     scope.push("access", string(&format!("{} {whom}", directive.name)));
+    Ok(None)
+}
+
+/// Without it somebody would be let in, so that what cannot be carried over closes the block.
+fn realm(scope: &mut Scope, directive: &Directive) -> Verdict {
+    guarding(scope, directive, "basic_auth", "the realm is a fixed text")
+}
+
+fn users(scope: &mut Scope, directive: &Directive) -> Verdict {
+    guarding(scope, directive, "basic_auth_users", "the file is always the same")?;
+    Ok(Some("passwords with hashes of bcrypt ($2y$) or SHA crypt ($6$, $5$) alone are taken".to_owned()))
+}
+
+fn guarding(scope: &mut Scope, directive: &Directive, key: &str, fixed: &str) -> Verdict {
+    match exactly(&directive.arguments) {
+        Ok([text]) if !text.contains('$') => {
+            scope.set(key, string(text));
+            Ok(None)
+        }
+        wrong => {
+            scope.close();
+            wrong.and(Err(format!("{fixed}; what it guards is closed")))
+        }
+    }
+}
+
+fn real_ip_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [name] = exactly(&directive.arguments)?;
+    scope.set("real_ip.header", string(name));
     Ok(None)
 }
 

@@ -42,14 +42,19 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         [file, level] => (file, level.as_str()),
         _ => return Err("a file and perhaps a level are expected".to_owned()),
     };
+    let mut remark = None;
     let file = match file.as_str() {
-        "/dev/null" => "off",
-        "/dev/stdout" => "stdout",
-        "/dev/stderr" => "stderr",
+        "/dev/null" => "off".to_owned(),
+        "/dev/stdout" => "stdout".to_owned(),
+        "/dev/stderr" | "stderr" => "stderr".to_owned(),
         file if file.starts_with("syslog:") || file.starts_with("memory:") => {
             return Err(format!("the daemon's log is a file, not `{file}`"));
         }
-        file => file,
+        file => {
+            let (file, relative) = scope.directories.at_prefix(file);
+            remark = relative;
+            file
+        }
     };
     let (level, difference) = match level {
         "debug" | "info" | "warn" | "error" => (level, None),
@@ -57,9 +62,9 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         "crit" | "alert" | "emerg" => ("error", Some("drover has no level above error")),
         _ => return Err(format!("`{level}` is no level")),
     };
-    scope.set("log.file", string(file));
+    scope.set("log.file", string(&file));
     scope.set("log.level", string(level));
-    Ok(difference.map(str::to_owned))
+    Ok(remark.or(difference.map(str::to_owned)))
 }
 
 /// The texts of a format stand one behind the other.
@@ -91,12 +96,12 @@ fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
     if file.starts_with("syslog:") || file.contains('$') {
         return Err("drover's access logs are files with fixed names".to_owned());
     }
-    let file = match file.as_str() {
-        "/dev/stdout" => "stdout",
-        "/dev/stderr" => "stderr",
-        file => file,
+    let (file, remark) = match file.as_str() {
+        "/dev/stdout" => ("stdout".to_owned(), None),
+        "/dev/stderr" => ("stderr".to_owned(), None),
+        file => scope.directories.at_prefix(file),
     };
-    let mut fields = vec![("file", string(file))];
+    let mut fields = vec![("file", string(&file))];
     for (place, option) in rest.iter().enumerate() {
         match option.split_once('=') {
             None if place == 0 => fields.push(("format", string(option))),
@@ -112,5 +117,5 @@ fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
     }
     scope.set("access_log", inline_table(&fields));
-    Ok(None)
+    Ok(remark)
 }

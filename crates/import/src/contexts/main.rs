@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Row] = &[
     row("worker_priority", "process.nice", How::Integer),
     row("worker_rlimit_nofile", "process.rlimit_nofile", How::Integer),
     row("worker_shutdown_timeout", "process.shutdown_timeout", How::Duration),
-    row("pid", "process.pid_file", How::Text),
+    row("pid", "process.pid_file", How::Path),
     row("daemon", "process.daemon", How::Flag),
     row("master_process", "process.master", How::Flag),
     row("timer_resolution", "events.timer_resolution", How::Duration),

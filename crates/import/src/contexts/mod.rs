@@ -33,7 +33,7 @@ fn has_variable(text: &str) -> bool {
 }
 
 /// The arguments, if there are so many.
-fn exactly<const N: usize>(arguments: &[String]) -> Result<&[String; N], String> {
+pub(crate) fn exactly<const N: usize>(arguments: &[String]) -> Result<&[String; N], String> {
     arguments.try_into().map_err(|_| match N {
         1 => "one value is expected".to_owned(),
         _ => format!("{N} values are expected"),

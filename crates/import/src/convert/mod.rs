@@ -7,10 +7,12 @@
 mod scope;
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 pub(crate) use scope::{Field, Scope};
 
 use crate::contexts;
+use crate::directories::Directories;
 use crate::document::{Table, string};
 use crate::mapping::{How, Level, Row, find};
 use crate::report::{Outcome, Report};
@@ -25,9 +27,9 @@ pub struct Converted {
 }
 
 /// Converts what stands in a configuration file.
-pub fn convert(nodes: &[Node]) -> Converted {
-    let mut converter = Converter::default();
-    let mut main = Scope::new(Level::Main, "");
+pub fn convert(nodes: &[Node], directories: &Directories) -> Converted {
+    let mut converter = Converter { directories: Rc::new(directories.clone()), ..Converter::default() };
+    let mut main = Scope::new(Level::Main, "", &converter.directories);
     let left = converter.block(&mut main, nodes, &[]);
     let mut services = Vec::new();
     for (comments, block) in left.inner {
@@ -57,6 +59,7 @@ struct Left<'a> {
 
 #[derive(Default)]
 struct Converter {
+    directories: Rc<Directories>,
     report: Report,
     /// Directives that were noted: one that is handed down to several blocks counts once.
     noted: HashSet<*const Directive>,
@@ -131,7 +134,7 @@ impl Converter {
     }
 
     fn http(&mut self, comments: &[String], block: &Directive) -> Vec<Table> {
-        let mut scope = Scope::new(Level::Http, "[http]");
+        let mut scope = Scope::new(Level::Http, "[http]", &self.directories);
         comments.iter().for_each(|text| scope.comment(text));
         let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
         self.note(block, Outcome::CarriedOver, "");
@@ -150,8 +153,8 @@ impl Converter {
 
     fn upstream(&mut self, comments: &[String], block: &Directive) -> Vec<Table> {
         let name = block.arguments.first().map_or("", String::as_str);
-        let mut scope =
-            Scope::new(Level::Upstream, &format!("[http.upstreams.{}]", crate::document::key(name)));
+        let header = format!("[http.upstreams.{}]", crate::document::key(name));
+        let mut scope = Scope::new(Level::Upstream, &header, &self.directories);
         comments.iter().for_each(|text| scope.comment(text));
         self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
         self.note(block, Outcome::CarriedOver, "");

@@ -1,6 +1,9 @@
 //! A block on its way: the table that it becomes, and what can be written only once all of it is known.
 
+use std::rc::Rc;
+
 use crate::contexts::limits::Refusals;
+use crate::directories::Directories;
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
 
@@ -14,6 +17,7 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
+    pub(crate) directories: Rc<Directories>,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
@@ -38,13 +42,14 @@ pub(crate) struct Field {
 const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
 impl Scope {
-    pub(crate) fn new(level: Level, header: &str) -> Scope {
+    pub(crate) fn new(level: Level, header: &str, directories: &Rc<Directories>) -> Scope {
         Scope {
             level,
             table: Table::new(header),
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
+            directories: Rc::clone(directories),
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
@@ -59,7 +64,7 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
-            ..Scope::new(level, header)
+            ..Scope::new(level, header, &self.directories)
         }
     }
 

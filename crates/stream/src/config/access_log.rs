@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drover_config::{Located, LogFile, Node, Output, Reader, Shorthand, Size, Value};
+use drover_service::Syslog;
 
 use super::LONGEST;
 
@@ -19,6 +20,9 @@ drover_config::table! {
     pub struct AccessLog {
         /// Where the lines go; "off" for nowhere.
         pub file: Located<LogFile> = LogFile::Off.into(),
+        /// A syslog daemon that the lines go to instead.
+        #[example = "{ to = \"unix:/dev/log\" }"]
+        pub syslog: Option<Located<Syslog>> = None,
         /// The name of a format in [stream.log_formats], or "basic".
         pub format: Located<String> = "basic".to_owned().into(),
         /// Lines are gathered up to this size before they are written; "0b" writes each at once.

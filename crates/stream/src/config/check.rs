@@ -1,7 +1,10 @@
 //! What is checked across the keys of `[stream]`. Pure: nothing here asks the system.
 
-use drover_config::{Findings, ListenAddress, Located, ServerAddress, nearest};
+use drover_config::{Findings, ListenAddress, Located, LogFile, ServerAddress, nearest};
+use drover_service::LogFormatConfig;
 use drover_service::check::{LogFormats, variables};
+
+use drover_upstream::proxy_protocol::Version;
 
 use crate::variables::{Template, Variable, check_variables};
 
@@ -12,14 +15,19 @@ impl Stream {
     pub fn check(&self, findings: &mut Findings) {
         let formats = LogFormats {
             table: "[stream.log_formats]",
-            own: self.log_formats.iter().map(|(name, text)| (name.as_str(), text)).collect(),
+            own: self
+                .log_formats
+                .iter()
+                .filter_map(|(name, format)| Some((name.as_str(), format.texts().next()?)))
+                .collect(),
             built_in: BUILT_IN_LOG_FORMATS,
             example: "$remote_addr $upstream_addr $close_reason",
         };
         formats.check(findings);
-        self.log_formats.values().for_each(|text| variables(text, check_variables, findings));
+        self.log_formats.iter().for_each(|(name, format)| check_format(name, format, findings));
         check_log(&self.access_log, &formats, findings);
         self.check_upstreams(findings);
+        self.check_limits(findings);
         for server in &self.servers {
             if let Some(log) = &server.access_log {
                 check_log(log, &formats, findings);
@@ -36,17 +44,30 @@ impl Stream {
             upstream.check(name, findings);
             if let Some(text) = &upstream.hash {
                 variables(text, check_variables, findings);
-                if Template::parse(text).is_ok_and(|text| text.uses(Variable::is_of_the_end)) {
-                    findings
-                        .error(text.place(), "`hash` has a variable that is not known yet")
-                        .label("the server is chosen when the connection begins")
-                        .help("write hash = \"$remote_addr\"");
-                }
+                check_known(text, "hash", Variable::is_of_the_end, findings);
             }
             if name.contains(':') {
                 findings
                     .error(upstream.servers.place(), format!("nothing can name the upstream \"{name}\""))
                     .label("with a colon in it, a name is taken for an address");
+            }
+        }
+    }
+
+    fn check_limits(&self, findings: &mut Findings) {
+        let keys = self.connection_limits.values().map(|limit| &limit.key);
+        for key in keys.chain(self.accept_limits.values().map(|limit| &limit.key)) {
+            variables(key, check_variables, findings);
+            check_known(key, "key", Variable::is_unknown_at_first, findings);
+        }
+        for server in &self.servers {
+            for limit in &server.limit_connections {
+                let names = self.connection_limits.keys();
+                check_limit(&limit.limit, names, "connection_limits", "", findings);
+            }
+            for limit in &server.limit_accepts {
+                let names = self.accept_limits.keys();
+                check_limit(&limit.limit, names, "accept_limits", ", rate = \"10/s\"", findings);
             }
         }
     }
@@ -108,7 +129,49 @@ impl Stream {
 }
 
 fn check_log(log: &AccessLog, formats: &LogFormats<'_>, findings: &mut Findings) {
-    formats.check_log(&log.file, &log.format, findings);
+    // Lines that go to a syslog daemon go somewhere.
+    let file = if log.syslog.is_some() { &LogFile::Stderr } else { &*log.file };
+    formats.check_log(file, &log.format, findings);
+}
+
+fn check_format(name: &str, format: &LogFormatConfig, findings: &mut Findings) {
+    format.texts().for_each(|text| variables(text, check_variables, findings));
+    if format.text.is_some() == format.json.is_some() {
+        let place = format.texts().next().and_then(|text| text.place());
+        findings
+            .error(place, format!("the log format `{name}` has to have either `text` or `json`"))
+            .help(format!("{name} = \"$remote_addr $upstream_addr $close_reason\""));
+    }
+}
+
+/// A text that is rendered when a connection begins.
+fn check_known(text: &Located<String>, key: &str, unknown: fn(&Variable) -> bool, findings: &mut Findings) {
+    if Template::parse(text).is_ok_and(|text| text.uses(unknown)) {
+        findings
+            .error(text.place(), format!("`{key}` has a variable that is not known yet"))
+            .label("it is needed when the connection begins")
+            .help(format!("write {key} = \"$remote_addr\""));
+    }
+}
+
+fn check_limit<'a>(
+    name: &Located<String>,
+    names: impl Iterator<Item = &'a String> + Clone,
+    table: &str,
+    more: &str,
+    findings: &mut Findings,
+) {
+    if names.clone().any(|known| *known == **name) {
+        return;
+    }
+    let help = match nearest(name, names.map(String::as_str)) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => format!("define it: [stream.{table}.{}] key = \"$remote_addr\"{more}", name.as_str()),
+    };
+    findings
+        .error(name.place(), format!("the limit `{}` is not defined", name.as_str()))
+        .label(format!("no such limit in [stream.{table}]"))
+        .help(help);
 }
 
 fn check_listen(server: &Server, findings: &mut Findings) {
@@ -131,6 +194,7 @@ fn check_listen(server: &Server, findings: &mut Findings) {
             ("ipv6_only", !listen.ipv6_only && !v6, "this is not an IPv6 address"),
             ("deferred", listen.deferred && (unix || listen.udp), "this is no TCP"),
             ("tcp_keepalive", listen.tcp_keepalive.is_some() && (unix || listen.udp), "this is no TCP"),
+            ("proxy_protocol", listen.proxy_protocol && listen.udp, "it stands before a stream"),
             ("backlog", listen.backlog.is_some() && listen.udp, "datagrams are not accepted"),
             (
                 "accept",
@@ -154,7 +218,16 @@ fn check_effect(server: &Server, findings: &mut Findings) {
             .label("`server_names` needs clients that speak TLS over TCP")
             .help("give datagrams a server of their own, with `proxy_pass` alone");
     }
+    if let Some(version) =
+        server.proxy_protocol.as_ref().filter(|version| some_udp && ***version == Version::V1)
+    {
+        findings
+            .error(version.place(), "version 1 of the PROXY protocol cannot tell of datagrams")
+            .label("is a line of text before a stream")
+            .help("write proxy_protocol = \"v2\"");
+    }
     let of_connections = [
+        ("server_keepalive", server.server_keepalive.is_some()),
         ("half_closed_timeout", server.half_closed_timeout.is_some()),
         ("upload_rate", server.upload_rate.bytes() > 0),
         ("download_rate", server.download_rate.bytes() > 0),

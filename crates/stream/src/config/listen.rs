@@ -22,6 +22,8 @@ drover_config::table! {
         pub backlog: Option<u32> = None,
         /// Whether the kernel reports a connection only once it sent something (TCP_DEFER_ACCEPT).
         pub deferred: bool = false,
+        /// Whether clients are proxies that say first, by the PROXY protocol, for whom they connect.
+        pub proxy_protocol: bool = false,
         /// Whether an IPv6 address takes no IPv4 connections or datagrams.
         pub ipv6_only: bool = true,
         /// Silence after which the kernel probes whether a client is still there (SO_KEEPALIVE).
@@ -39,6 +41,7 @@ impl Listen {
             accept: None,
             backlog: None,
             deferred: false,
+            proxy_protocol: false,
             ipv6_only: true,
             tcp_keepalive: None,
         }
@@ -54,7 +57,7 @@ impl Listen {
             deferred: self.deferred,
             ipv6_only: self.ipv6_only,
             probes: self.tcp_keepalive.as_ref().map(KeepAlive::probes),
-            client_first: false,
+            client_first: self.proxy_protocol,
             place,
         }
     }

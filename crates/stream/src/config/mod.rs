@@ -4,6 +4,7 @@
 
 mod access_log;
 mod check;
+mod limit;
 mod listen;
 mod target;
 #[cfg(test)]
@@ -13,9 +14,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_config::{Located, LogFile, Size};
+use drover_service::LogFormatConfig;
 use drover_upstream::config::Upstream;
+use drover_upstream::proxy_protocol::Version;
 
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
+pub use limit::{AcceptLimit, ConnectionLimit, LimitAccepts, LimitConnections};
 pub use listen::{KeepAlive, Listen};
 pub use target::Target;
 
@@ -30,7 +34,13 @@ drover_config::table! {
         pub access_log: AccessLog = AccessLog::default(),
         /// Formats of access logs by name, beside the built-in "basic".
         #[example = "short = \"$remote_addr $upstream_addr $close_reason\""]
-        pub log_formats: BTreeMap<String, Located<String>> = BTreeMap::new(),
+        pub log_formats: BTreeMap<String, LogFormatConfig> = BTreeMap::new(),
+        /// Limits of connections and sessions at once, by name.
+        #[example = "per_client = { key = \"$remote_addr\" }"]
+        pub connection_limits: BTreeMap<String, ConnectionLimit> = BTreeMap::new(),
+        /// Limits of new connections and sessions a time, by name.
+        #[example = "per_client = { key = \"$remote_addr\", rate = \"10/s\" }"]
+        pub accept_limits: BTreeMap<String, AcceptLimit> = BTreeMap::new(),
         /// Groups of servers by name.
         #[example = "db = { servers = [\"10.0.0.5:5432\", { address = \"10.0.0.6:5432\", backup = true }] }"]
         pub upstreams: BTreeMap<String, Upstream> = BTreeMap::new(),
@@ -67,6 +77,18 @@ drover_config::table! {
         #[range = 0..=1_000_000_000]
         #[example = "1"]
         pub responses: Option<u64> = None,
+        /// Version of the PROXY protocol by which servers are told who the client is; without it they are not.
+        #[example = "\"v2\""]
+        pub proxy_protocol: Option<Located<Version>> = None,
+        /// Silence after which the kernel probes whether a server is still there (SO_KEEPALIVE).
+        #[example = "\"60s\""]
+        pub server_keepalive: Option<KeepAlive> = None,
+        /// Limits of connections and sessions at once that apply.
+        #[example = "[{ limit = \"per_client\", most = 10 }]"]
+        pub limit_connections: Vec<LimitConnections> = Vec::new(),
+        /// Limits of new connections and sessions a time that apply.
+        #[example = "[{ limit = \"per_client\", burst = 5 }]"]
+        pub limit_accepts: Vec<LimitAccepts> = Vec::new(),
         /// The most bytes a second from each client; "0b" for no limit.
         pub upload_rate: Size = Size::from_bytes(0),
         /// The most bytes a second to each client; "0b" for no limit.

@@ -57,7 +57,13 @@ fn what_datagrams_cannot_have_is_said() {
     };
     assert_eq!(listen("address = \"127.0.0.1:53\"", ""), NONE);
     assert_eq!(listen("address = \"unix:/run/x\"", ""), ["unix:/run/x is for connections only"]);
-    for option in ["deferred = true", "backlog = 5", "accept = \"mutex\"", "tcp_keepalive = \"5s\""] {
+    for option in [
+        "deferred = true",
+        "backlog = 5",
+        "accept = \"mutex\"",
+        "tcp_keepalive = \"5s\"",
+        "proxy_protocol = true",
+    ] {
         let key = option.split(' ').next().expect("a key");
         let found = listen(&format!("address = \"127.0.0.1:53\", {option}"), "");
         assert_eq!(found, [format!("`{key}` has no effect here")]);
@@ -66,7 +72,12 @@ fn what_datagrams_cannot_have_is_said() {
         listen("address = \"127.0.0.1:53\"", "server_names = { a = \"127.0.0.1:1\" }"),
         ["datagrams ask for no name"]
     );
-    for line in ["half_closed_timeout = \"1s\"", "upload_rate = \"1k\"", "download_rate = \"1k\""] {
+    for line in [
+        "half_closed_timeout = \"1s\"",
+        "upload_rate = \"1k\"",
+        "download_rate = \"1k\"",
+        "server_keepalive = \"60s\"",
+    ] {
         let key = line.split(' ').next().expect("a key");
         assert_eq!(listen("address = \"127.0.0.1:53\"", line), [format!("`{key}` has no effect here")]);
     }
@@ -76,6 +87,11 @@ fn what_datagrams_cannot_have_is_said() {
         let found = messages(&with_server(&format!("proxy_pass = \"127.0.0.1:1\"\n{line}")));
         assert_eq!(found, [format!("`{key}` has no effect here")]);
     }
+    assert_eq!(
+        listen("address = \"127.0.0.1:53\"", "proxy_protocol = \"v1\""),
+        ["version 1 of the PROXY protocol cannot tell of datagrams"]
+    );
+    assert_eq!(listen("address = \"127.0.0.1:53\"", "proxy_protocol = \"v2\""), NONE);
     let unix = "[[servers]]\nlisten = [{ address = \"127.0.0.1:53\", udp = true }]\nproxy_pass = \"unix:/x\"";
     assert_eq!(messages(unix), ["datagrams cannot be passed on to a unix socket"]);
 }
@@ -103,6 +119,34 @@ fn keys_of_upstreams_are_known_when_a_server_is_chosen() {
     assert_eq!(upstream("$remote_addr $tls_server_name"), NONE);
     assert_eq!(upstream("$remote_adr"), ["the text has a variable that is wrong"]);
     assert_eq!(upstream("$bytes_sent"), ["`hash` has a variable that is not known yet"]);
+}
+
+#[test]
+fn limits_are_defined_and_their_keys_known_at_first() {
+    let limited = |key: &str, applied: &str| {
+        let applied = format!("proxy_pass = \"127.0.0.1:1\"\n{applied}");
+        messages(&format!("connection_limits.each.key = \"{key}\"\n{}", with_server(&applied)))
+    };
+    assert_eq!(limited("$remote_addr", "limit_connections = [{ limit = \"each\", most = 2 }]"), NONE);
+    let (_, findings) = check(&format!(
+        "accept_limits.each = {{ key = \"x\", rate = \"1/s\" }}\n{}",
+        with_server("proxy_pass = \"127.0.0.1:1\"\nlimit_accepts = [{ limit = \"eahc\" }]")
+    ));
+    assert!(findings.to_string().contains("did you mean \"each\"?"), "{findings}");
+    assert_eq!(limited("x", "limit_accepts = [{ limit = \"each\" }]"), ["the limit `each` is not defined"]);
+    for unknown in ["$bytes_sent", "$tls_server_name"] {
+        assert_eq!(limited(unknown, ""), ["`key` has a variable that is not known yet"], "{unknown}");
+    }
+}
+
+#[test]
+fn a_log_format_is_a_text_or_an_object() {
+    assert_eq!(messages("log_formats.a = \"$pid\"\nlog_formats.b.json = { pid = \"$pid\" }"), NONE);
+    assert_eq!(
+        messages("log_formats.a = { text = \"x\", json = { y = \"z\" } }"),
+        ["the log format `a` has to have either `text` or `json`"]
+    );
+    assert_eq!(messages("log_formats.a.json = { y = \"$zz\" }"), ["the text has a variable that is wrong"]);
 }
 
 #[test]

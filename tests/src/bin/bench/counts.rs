@@ -76,8 +76,13 @@ fn counted_run(kind: Kind, row: &Row, files: &Files, requests: u32) -> Result<i6
     text.lines().find_map(total).ok_or_else(|| "callgrind tells no total".to_owned())
 }
 
-/// Asks as wrk does: on as many connections, kept or one for each request. A request is on its way on
-/// each of them before the first answer is read.
+fn stop(worker: Pid) {
+    process::send(worker, Signal::SIGSTOP);
+    eventually("the worker stands still", || (process::state(worker) == Some('T')).then_some(()));
+}
+
+/// Asks as wrk does: on as many connections, kept or one for each request. The worker stands still while a request
+/// goes out on each of them, as if it were busy: so it finds the same at each turn, whatever else the machine does.
 fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
     let port = if row.deferred { &server.deferred } else { &server.plain };
     let request = row.request();
@@ -89,6 +94,7 @@ fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
         if row.closes {
             clients.clear();
         }
+        stop(server.worker);
         while clients.len() < at_once as usize {
             clients.push(connect()?);
         }
@@ -97,6 +103,7 @@ fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
             .iter_mut()
             .try_for_each(|client| client.try_send(&request))
             .map_err(|error| error.to_string())?;
+        process::send(server.worker, Signal::SIGCONT);
         for client in asked {
             let response = client.receive(true).map_err(|failure| failure.to_string())?;
             if !matches!(response.status, 200 | 206 | 302 | 304) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use drover_tests::http::{Failure, request};
 use drover_tests::variants::{LARGE, Variants};
-use drover_tests::{Client, Random};
+use drover_tests::{Client, Random, Response};
 
 use crate::ledger::{Ledger, Way};
 
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A kind of client: its name, how many there are, and one request of it.
 type Kind = (&'static str, usize, fn(&mut Visitor));
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     ("new", 3, Visitor::new_connection),
     ("kept", 4, Visitor::kept_connection),
     ("slow", 2, Visitor::slow_request),
@@ -30,6 +30,7 @@ const KINDS: [Kind; 8] = [
     ("download", 2, Visitor::download),
     ("unix", 1, Visitor::unix_socket),
     ("stream", 2, Visitor::stream),
+    ("proxied", 2, Visitor::proxied),
 ];
 
 /// All clients of a run.
@@ -110,6 +111,16 @@ impl Visitor {
             client.try_send(request("POST", "/", &length))?;
             client.try_send(&body)?;
             answer(client, "ok\n")
+        });
+    }
+
+    /// Answered by another server, with what it was sent.
+    fn proxied(&mut self) {
+        self.alone(|visitor, client| {
+            let body = "x".repeat(visitor.random.below(50_000));
+            let length = format!("Content-Length: {}\r\nConnection: close\r\n", body.len());
+            client.try_send(request("POST", "/proxied", &length) + &body)?;
+            answer(client, &format!("POST /proxied\n{body}"))
         });
     }
 
@@ -255,7 +266,8 @@ fn kept(client: &mut Client) -> Result<bool, Failure> {
 
 /// Whether it may have failed for want of a descriptor: for a file, or for the server that bytes are passed on to.
 fn may_lack_descriptors(kind: &str, failure: &Failure) -> bool {
-    kind == "stream" || matches!(failure, Failure::Malformed(answer) if answer.starts_with("HTTP/1.1 503 "))
+    let says = |status: &str| matches!(failure, Failure::Malformed(answer) if answer.starts_with(status));
+    kind == "stream" || says("HTTP/1.1 502 ") || says("HTTP/1.1 503 ")
 }
 
 fn closed_unanswered(failure: &Failure) -> bool {
@@ -276,5 +288,6 @@ fn answer(client: &mut Client, body: &str) -> Result<(), Failure> {
     if response.status == 200 && response.text() == body {
         return Ok(());
     }
-    Err(Failure::Malformed(format!("status {} with {} bytes", response.status, response.body.len())))
+    let Response { status, reason, .. } = &response;
+    Err(Failure::Malformed(format!("HTTP/1.1 {status} {reason}, with {} bytes", response.body.len())))
 }

@@ -34,6 +34,7 @@ fn check_all(locations: &[Location], outer: Option<&Location>, server: &Server, 
             check_inside(location, outer, findings);
         }
         check_content(&locations[at], location, server, findings);
+        check_users(location, server, findings);
         check_index(location.index.as_deref().unwrap_or_default(), findings);
         if let (PathMatch::Exact(_) | PathMatch::Named(_), Some(first)) =
             (&*location.path, location.locations.0.first())
@@ -106,6 +107,18 @@ fn check_named<'a>(locations: &'a [Location], known: &mut Vec<&'a Location>, fin
                 .related(first.path.place(), "the first here");
         }
         known.push(location);
+    }
+}
+
+/// Who is asked for a password must be known to somebody.
+fn check_users(location: &Location, server: &Server, findings: &mut Findings) {
+    let realm = location.basic_auth.as_ref().or(server.basic_auth.as_ref());
+    let Some(realm) = realm.filter(|own| own.realm().is_some()) else { return };
+    if location.basic_auth_users.as_ref().or(server.basic_auth_users.as_ref()).is_none() {
+        findings
+            .error(realm.place(), "a password that nobody knows")
+            .label("needs `basic_auth_users`")
+            .help("basic_auth_users = \"users\", a file with lines as `htpasswd -nB NAME` writes them");
     }
 }
 

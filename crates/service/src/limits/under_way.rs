@@ -20,14 +20,14 @@ const ENTRY: usize = 2;
 
 /// The tables of one limit.
 #[derive(Clone)]
-pub(crate) struct UnderWay {
+pub struct UnderWay {
     words: Rc<SharedWords>,
     sets: usize,
     workers: usize,
 }
 
 /// A request under way; dropping it ends it.
-pub(crate) struct Held {
+pub struct Held {
     words: Rc<SharedWords>,
     /// Where its count is.
     count: usize,
@@ -35,7 +35,10 @@ pub(crate) struct Held {
 
 impl UnderWay {
     /// Tables for so many keys each.
-    pub(crate) fn new(entries: u32, workers: u32) -> io::Result<UnderWay> {
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports.
+    pub fn new(entries: u32, workers: u32) -> io::Result<UnderWay> {
         let (sets, workers) = ((entries as usize).div_ceil(WAYS).max(1), (workers as usize).max(1));
         let words = Rc::new(SharedWords::anonymous(sets * WAYS * ENTRY * workers)?);
         Ok(UnderWay { words, sets, workers })
@@ -43,7 +46,7 @@ impl UnderWay {
 
     /// Counts a request of `key` in `worker`, unless `most` are under way already. None as well where the worker's table
     /// has no room for another key.
-    pub(crate) fn begin(&self, key: u64, worker: u32, most: u64) -> Option<Held> {
+    pub fn begin(&self, key: u64, worker: u32, most: u64) -> Option<Held> {
         let worker = worker as usize % self.workers;
         let own = self.set(key, worker);
         let entries = || (own..own + WAYS * ENTRY).step_by(ENTRY);
@@ -63,7 +66,7 @@ impl UnderWay {
     }
 
     /// Begins anew with a worker's table.
-    pub(crate) fn forget_worker(&self, worker: u32) {
+    pub fn forget_worker(&self, worker: u32) {
         let length = self.sets * WAYS * ENTRY;
         let own = (worker as usize % self.workers) * length;
         self.words[own..own + length].iter().filter(|word| word.load(Acquire) != 0).for_each(clear);

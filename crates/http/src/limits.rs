@@ -2,19 +2,15 @@
 //!
 //! Both count over all workers, in memory that the master makes before it forks; it is bounded, whatever clients do.
 
-mod requests;
-mod under_way;
-
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+
+use drover_service::limits::{Requests, UnderWay};
 
 use crate::config::{self, AtOnce};
 use crate::own::OwnVariables;
 use crate::plan::PlanError;
 use crate::variables::Template;
-
-pub(crate) use requests::{Requests, Verdict};
-pub(crate) use under_way::{Held, UnderWay};
 
 /// The limits of a config.
 pub(crate) struct Limits {

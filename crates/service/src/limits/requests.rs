@@ -24,7 +24,7 @@ const ENTRY: usize = 2;
 const TRIES: u32 = 8;
 
 /// The table of one limit.
-pub(crate) struct Requests {
+pub struct Requests {
     words: SharedWords,
     sets: u64,
     /// Microseconds from one request to the next at the limit's rate.
@@ -33,15 +33,19 @@ pub(crate) struct Requests {
 
 /// What a limit says about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// It may pass after so many microseconds.
     Pass(u64),
+    /// It may not.
     Refuse,
 }
 
 impl Requests {
     /// A table for so many keys at least.
-    pub(crate) fn new(entries: u32, interval: u64) -> io::Result<Requests> {
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports.
+    pub fn new(entries: u32, interval: u64) -> io::Result<Requests> {
         let sets = (entries as usize).div_ceil(WAYS).max(1);
         let words = SharedWords::anonymous(sets * WAYS * ENTRY)?;
         Ok(Requests { words, sets: sets as u64, interval })
@@ -49,7 +53,7 @@ impl Requests {
 
     /// Counts a request of `key` at `now`, unless more than `burst` are above the rate already. Of those above,
     /// `at_once` do not wait.
-    pub(crate) fn take(&self, key: u64, now: u64, burst: u64, at_once: u64) -> Verdict {
+    pub fn take(&self, key: u64, now: u64, burst: u64, at_once: u64) -> Verdict {
         // The upper bits choose the set; the whole number tells its keys apart.
         let set = ((u128::from(key) * u128::from(self.sets)) >> 64) as usize;
         let set = &self.words[set * WAYS * ENTRY..][..WAYS * ENTRY];
