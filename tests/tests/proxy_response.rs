@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use drover_tests::http::{Response, request};
-use drover_tests::http_backend::{HttpBackend, response};
-use drover_tests::{Client, Config, Directory, Drover, Port, process};
+use drover_tests::http_backend::{pattern, response};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, process};
 
 struct Setup {
     _drover: Drover,
