@@ -25,8 +25,11 @@ run:
 # The tests start the real binary: it is built before they are. The last line adds up all results.
 test:
 	@cargo build --workspace
-	@{ cargo test --workspace --no-fail-fast && $(call http_tests,poll) && $(call http_tests,select); } 2>&1 \
+	@{ cargo test --workspace --no-fail-fast && cargo test --no-fail-fast $(TOP_CRATE) && $(call http_tests,poll) && $(call http_tests,select); } 2>&1 \
 	    | awk -f tests/total.awk
+
+# The terminal viewer is a workspace of its own.
+TOP_CRATE = --manifest-path crates/top/Cargo.toml --target-dir target/top
 
 # The tests of HTTP once more, with another backend.
 http_tests = DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-http --test '*' \
@@ -36,6 +39,8 @@ HTTP_TESTS := files header_timeout keep_alive malformed
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo fmt --manifest-path crates/top/Cargo.toml --check
+	cargo clippy $(TOP_CRATE) --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 bench:
@@ -63,7 +68,7 @@ fuzz:
 	    cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS_EACH) || exit 1; \
 	done
 
-# Configs that are there stay as they are. With BINARY=FILE nothing is built.
+# Configs that are there stay as they are. With BINARY=FILE nothing is built, and there is no terminal viewer.
 prefix ?= /usr/local
 sysconfdir ?= /etc
 DESTDIR ?=
@@ -79,6 +84,8 @@ WELCOME = $(prefix)/share/drover/welcome
 install:
 ifeq ($(BINARY),)
 	@cargo build --release -p drover-daemon
+	@cargo build --release $(TOP_CRATE)
+	install -D -m 755 target/top/release/drover-top $(DESTDIR)$(prefix)/bin/drover-top
 endif
 	install -D -m 755 $(or $(BINARY),target/release/drover) $(DESTDIR)$(prefix)/bin/drover
 	install -d $(DESTDIR)$(WELCOME) && install -m 644 config/welcome/* $(DESTDIR)$(WELCOME)
@@ -92,5 +99,5 @@ endif
 
 # The config stays.
 uninstall:
-	rm -rf $(DESTDIR)$(prefix)/bin/drover $(DESTDIR)$(prefix)/share/drover
+	rm -rf $(DESTDIR)$(prefix)/bin/drover $(DESTDIR)$(prefix)/bin/drover-top $(DESTDIR)$(prefix)/share/drover
 	rm -f $(foreach place,$(PLACES),$(DESTDIR)$(firstword $(subst =, ,$(place))))

@@ -46,6 +46,26 @@ fn build() -> PathBuf {
     path
 }
 
+/// The terminal viewer, built first, once a process: it is a workspace of its own.
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn viewer() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let target = source_root().join("target/top");
+        let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .current_dir(source_root())
+            .args(["build", "--quiet", "--manifest-path", "crates/top/Cargo.toml", "--target-dir"])
+            .arg(&target)
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the viewer does not build");
+        target.join("debug/drover-top")
+    })
+}
+
 /// Runs a subcommand (`check`, `status` and the like) to its end.
 ///
 /// # Panics

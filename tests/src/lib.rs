@@ -21,6 +21,7 @@ pub mod http;
 pub mod http_backend;
 pub mod load;
 pub mod masters;
+pub mod openmetrics;
 pub mod packages;
 pub mod port;
 pub mod process;

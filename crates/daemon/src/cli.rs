@@ -1,9 +1,11 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::parse_every;
 use crate::config::DEFAULT_PATH;
 
 /// A pre-fork worker daemon: one master, many workers, one event loop each.
@@ -50,8 +52,10 @@ pub(crate) enum Command {
     /// old master leave once its connections have finished. Exits with 0 then, and with 1 and what is wrong if the new
     /// executable does not come to serve; the old master then goes on. No connection is lost either way.
     Upgrade(UpgradeArgs),
-    /// Show the master and its workers: state, connections, accepts, requests
+    /// Show the master, its workers and listeners, and what is off
     Status(StatusArgs),
+    /// Watch the workers live in the terminal
+    Top(TopArgs),
 }
 
 /// Which daemon: all else is found through its config.
@@ -141,6 +145,19 @@ pub(crate) struct StatusArgs {
     /// Print the schema of that JSON instead: what each key means
     #[arg(long)]
     pub(crate) schema: bool,
+    /// Print it again each time this much has passed, until the daemon ends; JSON then has one object a line
+    #[arg(long, value_name = "TIME", value_parser = parse_every)]
+    pub(crate) every: Option<Duration>,
+}
+
+/// Arguments of `drover top`.
+#[derive(Args, Debug)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every)]
+    pub(crate) every: Duration,
 }
 
 #[cfg(test)]

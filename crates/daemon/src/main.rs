@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Import(args) => commands::import(args),
         Command::Upgrade(args) => commands::upgrade(args),
         Command::Status(args) => commands::status(args),
+        Command::Top(args) => commands::top(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("drover: {error}");

@@ -11,6 +11,8 @@ use drover_stream::Behind;
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::report::OwnScoreboard;
+use crate::scoreboard::Readout;
 
 /// A service that the configuration does not allow, or that cannot start.
 #[derive(Debug, Error)]
@@ -102,11 +104,12 @@ impl Plans {
         self.http.buffer_size()
     }
 
-    /// Opens what a worker needs.
+    /// Opens what a worker needs, which sees the scoreboard through `readout`.
     ///
     /// # Errors
     /// A log that this worker may not write to.
-    pub(crate) fn start(&self, core: &Core) -> Result<Services, ServiceError> {
+    pub(crate) fn start(&self, core: &Core, readout: Readout) -> Result<Services, ServiceError> {
+        self.http.show_status(Box::new(OwnScoreboard::new(readout)));
         Ok(Services { http: self.http.start(core)?, stream: self.stream.start(core)? })
     }
 }

@@ -137,7 +137,7 @@ fn set_up(mut start: Start) -> Result<(Worker, Shift), WorkerError> {
     if let Some(neighbourhood) = neighbourhood {
         worker.core().join_neighbourhood(neighbourhood)?;
     }
-    let services = start.plans.start(worker.core())?;
+    let services = start.plans.start(worker.core(), start.block.readout())?;
     let orders = Rc::new(Orders::default());
     let channel = start.channel.take().map(|end| Channel::new(worker.core(), end)).transpose()?.map(Rc::new);
     listen(worker.core(), &mut start, &services)?;

@@ -30,11 +30,36 @@ pub(crate) fn decide(rules: &[AccessRule], client: Option<IpAddr>) -> Access {
     }
 }
 
+/// Peers, by their addresses.
+#[derive(Debug)]
+pub(crate) struct PeerSet {
+    networks: Networks<()>,
+    unix: bool,
+}
+
+impl PeerSet {
+    /// None where there is nobody in it.
+    pub(crate) fn new(all: &[Peers]) -> Option<PeerSet> {
+        let mut networks = Networks::default();
+        for peers in all {
+            if let Peers::Network(network) = peers {
+                networks.insert(*network, ());
+            }
+        }
+        let unix = all.contains(&Peers::Unix);
+        (unix || !networks.is_empty()).then_some(PeerSet { networks, unix })
+    }
+
+    /// Who has no address came over a unix socket.
+    pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
+        peer.map_or(self.unix, |peer| self.networks.find(peer).is_some())
+    }
+}
+
 /// The proxies whose word about a client's address is trusted, and the field that has it.
 #[derive(Debug)]
 pub(crate) struct TrustedProxies {
-    networks: Networks<()>,
-    unix: bool,
+    peers: PeerSet,
     field: Box<[u8]>,
     recursive: bool,
 }
@@ -42,30 +67,18 @@ pub(crate) struct TrustedProxies {
 impl TrustedProxies {
     /// None where nobody is trusted.
     pub(crate) fn new(config: &config::RealIp) -> Option<TrustedProxies> {
-        let mut networks = Networks::default();
-        for peers in &config.from {
-            if let Peers::Network(network) = peers {
-                networks.insert(*network, ());
-            }
-        }
-        let unix = config.from.contains(&Peers::Unix);
-        (unix || !networks.is_empty()).then(|| TrustedProxies {
-            networks,
-            unix,
+        PeerSet::new(&config.from).map(|peers| TrustedProxies {
+            peers,
             field: config.header.as_bytes().into(),
             recursive: config.recursive,
         })
-    }
-
-    fn trusts(&self, peer: Option<IpAddr>) -> bool {
-        peer.map_or(self.unix, |peer| self.networks.find(peer).is_some())
     }
 
     /// The client's address, as far as the proxies from `peer` on can be trusted to tell it. What they say is read
     /// from its end, where the nearest stands; what is no address ends it.
     pub(crate) fn client(&self, peer: Option<SocketAddr>, head: &Head, bytes: &[u8]) -> Option<SocketAddr> {
         let mut client = peer;
-        if !self.trusts(peer.map(|peer| peer.ip())) {
+        if !self.peers.has(peer.map(|peer| peer.ip())) {
             return client;
         }
         let forwarded = self.field.eq_ignore_ascii_case(b"Forwarded");
@@ -75,7 +88,7 @@ impl TrustedProxies {
             let text = if forwarded { forwarded_for(element) } else { Some(element) };
             let Some(address) = text.and_then(parse_address) else { return client };
             client = Some(address);
-            if !self.recursive || !self.trusts(Some(address.ip())) {
+            if !self.recursive || !self.peers.has(Some(address.ip())) {
                 return client;
             }
         }

@@ -26,6 +26,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) remote: Option<SocketAddr>,
     /// Who is at the other end of the connection: the client, or a proxy before it.
     pub(crate) peer: Option<SocketAddr>,
+    /// What a header of the PROXY protocol said: the client, and where it connected to.
+    pub(crate) proxied: Option<(SocketAddr, SocketAddr)>,
     /// Only where a template [needs](crate::variables::Variable::is_local) it.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) pid: u32,

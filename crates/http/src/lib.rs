@@ -59,6 +59,7 @@ pub use basic_auth::UsersError;
 pub use error_pages::ErrorPageError;
 pub use h1::rule::{Refusal, Rule};
 pub use handler::files::try_files::TryFilesError;
+pub use handler::status::StatusSource;
 pub use own::MapError;
 pub use plan::{Plan, PlanError};
 pub use rules::RuleError;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use drover_service::access_log::LogPlan;
 use drover_service::{LogFormat, TemplateError};
+use drover_upstream::proxy_protocol;
 
-use crate::access::TrustedProxies;
+use crate::access::{PeerSet, TrustedProxies};
 use crate::basic_auth::{BasicAuth, UsersError};
 use crate::config::{self, AccessRule, Listener};
 use crate::encoding::Levels;
@@ -22,6 +23,7 @@ use crate::handler::Handler;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFilesError;
 use crate::handler::fixed::Fixed;
+use crate::handler::status::{Source, StatusSource};
 use crate::header_changes::HeaderChanges;
 use crate::limits::{ConnectionLimitUse, Limits, RequestLimitUse};
 use crate::own::MapError;
@@ -152,6 +154,8 @@ pub(crate) struct Compiled {
     pub(crate) limits: HeadLimits,
     /// Of what clients may do.
     pub(crate) client_limits: Limits,
+    /// Who may speak the PROXY protocol where it is spoken; all where there is no such list.
+    pub(crate) proxies: Option<PeerSet>,
     /// Whose word about the client's address is trusted.
     pub(crate) trusted: Option<TrustedProxies>,
     /// Requests that a connection may have; 1 where none is to be kept.
@@ -178,6 +182,7 @@ pub(crate) struct Compiled {
     pub(crate) levels: Levels,
     /// Responses that a worker encodes at a time.
     pub(crate) encoders: u32,
+    pub(crate) status: Source,
 }
 
 /// How long a connection is waited for.
@@ -299,8 +304,14 @@ impl Plan {
         self.0.logs.iter().filter_map(|log| log.target.file())
     }
 
+    /// Has locations with a `status` ask `source`. To be called once, after the fork.
+    pub fn show_status(&self, source: Box<dyn StatusSource>) {
+        self.0.status.set(source);
+    }
+
     /// The size that the worker's pooled buffers need: a whole head and what follows it.
     pub fn buffer_size(&self) -> usize {
-        LEAST_BUFFER.max(self.0.limits.size + AFTER_HEAD)
+        // Before the first head there may stand a header of the PROXY protocol, alone.
+        LEAST_BUFFER.max(self.0.limits.size + AFTER_HEAD).max(proxy_protocol::LONGEST + AFTER_HEAD)
     }
 }

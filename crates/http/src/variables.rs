@@ -34,6 +34,11 @@ pub(crate) enum Variable {
     PeerAddr,
     PeerPort,
     Pid,
+    /// What a header of the PROXY protocol said: the client, and where it connected to.
+    ProxiedAddr,
+    ProxiedPort,
+    ProxiedServerAddr,
+    ProxiedServerPort,
     RemoteAddr,
     RemotePort,
     RemoteUser,
@@ -90,6 +95,10 @@ const NAMES: &[(&str, Variable)] = &[
     ("is_args", Variable::IsArgs),
     ("msec", Variable::Msec),
     ("pid", Variable::Pid),
+    ("proxy_protocol_addr", Variable::ProxiedAddr),
+    ("proxy_protocol_port", Variable::ProxiedPort),
+    ("proxy_protocol_server_addr", Variable::ProxiedServerAddr),
+    ("proxy_protocol_server_port", Variable::ProxiedServerPort),
     ("query_string", Variable::Args),
     ("realip_remote_addr", Variable::PeerAddr),
     ("realip_remote_port", Variable::PeerPort),
@@ -188,6 +197,8 @@ impl drover_service::Variable for Variable {
                 | Variable::ConnectionRequests
                 | Variable::Msec
                 | Variable::PeerPort
+                | Variable::ProxiedPort
+                | Variable::ProxiedServerPort
                 | Variable::Pid
                 | Variable::RemotePort
                 | Variable::RequestLength
@@ -227,6 +238,10 @@ impl drover_service::Variable for Variable {
             Variable::Pid => push_number(out, u64::from(facts.pid)),
             Variable::PeerAddr => push_ip(out, facts.peer.map(|peer| peer.ip())),
             Variable::PeerPort => push_port(out, facts.peer),
+            Variable::ProxiedAddr => push_known_ip(out, facts.proxied.map(|(source, _)| source)),
+            Variable::ProxiedPort => push_port(out, facts.proxied.map(|(source, _)| source)),
+            Variable::ProxiedServerAddr => push_known_ip(out, facts.proxied.map(|(_, to)| to)),
+            Variable::ProxiedServerPort => push_port(out, facts.proxied.map(|(_, to)| to)),
             Variable::RemoteAddr => push_ip(out, facts.remote.map(|remote| remote.ip())),
             Variable::RemotePort => push_port(out, facts.remote),
             Variable::RemoteUser => text(out, &facts.values.user),
@@ -271,6 +286,12 @@ fn push_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
     }
 }
 
+fn push_known_ip(out: &mut Vec<u8>, address: Option<SocketAddr>) {
+    if let Some(address) = address {
+        push_address(out, address.ip());
+    }
+}
+
 fn push_port(out: &mut Vec<u8>, address: Option<SocketAddr>) {
     if let Some(address) = address {
         push_number(out, u64::from(address.port()));
@@ -311,6 +332,7 @@ mod tests {
             ids: &ids,
             remote: Some(SocketAddr::from(([10, 0, 0, 1], 1234))),
             peer: Some(SocketAddr::from(([10, 0, 0, 3], 4321))),
+            proxied: Some((SocketAddr::from(([10, 0, 0, 4], 1)), SocketAddr::from(([10, 0, 0, 5], 2)))),
             local: Some(SocketAddr::from(([10, 0, 0, 2], 80))),
             pid: 42,
             worker: 3,
@@ -354,6 +376,8 @@ mod tests {
             ("$http_user_agent $http_x_id $http_none", "x\\x22y 7 -"),
             ("$sent_http_content_type $sent_http_none", "text/plain -"),
             ("$realip_remote_addr:$realip_remote_port $remote_user", "10.0.0.3:4321 me"),
+            ("$proxy_protocol_addr:$proxy_protocol_port", "10.0.0.4:1"),
+            ("$proxy_protocol_server_addr:$proxy_protocol_server_port", "10.0.0.5:2"),
             ("$arg_c $arg_C $arg_none $cookie_a $cookie_bC $cookie_d", "d d - 1 2 -"),
             ("$content_type $content_length $https", "t/u - -"),
             ("$document_root $request_filename $document_uri", "/www /www/a b /a b"),

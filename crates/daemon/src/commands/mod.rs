@@ -6,6 +6,7 @@ mod control;
 mod import;
 mod run;
 mod status;
+mod top;
 mod upgrade;
 
 use std::io::{self, IsTerminal, Write};
@@ -17,7 +18,8 @@ pub(crate) use config::config;
 pub(crate) use control::{reload, reopen, stop};
 pub(crate) use import::import;
 pub(crate) use run::run;
-pub(crate) use status::status;
+pub(crate) use status::{parse_every, status};
+pub(crate) use top::top;
 pub(crate) use upgrade::upgrade;
 
 /// Prints findings to standard error, in colour where it is a terminal that wants it (<https://no-color.org>).

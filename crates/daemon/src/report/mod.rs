@@ -4,8 +4,10 @@
 
 mod findings;
 mod json;
+mod openmetrics;
 mod schema;
 mod servers;
+mod source;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,9 @@ use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
 
 use findings::findings;
 pub(crate) use json::json;
+use openmetrics::openmetrics;
 pub(crate) use schema::schema;
+pub(crate) use source::OwnScoreboard;
 pub(crate) use table::table;
 
 /// The moment at which a snapshot was taken.

@@ -16,7 +16,8 @@ use drover_sys::sock_diag::{self, Family, Queue};
 use super::layout::{
     ADDRESS_BYTES, LISTENERS, Listener, Master, SOCKETS, SOCKETS_AT, TOTALS_AT, address_at, listener_at,
 };
-use super::snapshot::{Snapshot, Watch};
+use super::readout::Readout;
+use super::snapshot::Snapshot;
 use super::{Block, Scoreboard};
 
 /// What a listener takes connections from.
@@ -227,7 +228,7 @@ impl ListenerView {
     }
 }
 
-impl Watch {
+impl Readout {
     /// The listeners with their sockets, without what the kernel knows.
     pub(super) fn listeners(&self) -> Vec<ListenerView> {
         let sockets: Vec<(usize, u64)> =
@@ -257,16 +258,16 @@ impl Snapshot {
     pub(super) fn look_at_queues(&mut self) {
         let mut asked: BTreeMap<Family, io::Result<Vec<Queue>>> = BTreeMap::new();
         for listener in self.listeners.iter_mut().filter(|listener| !listener.sockets.is_empty()) {
-            let family = match listener.transport {
-                Transport::Tcp if listener.address.starts_with('[') => Family::Tcp6,
-                Transport::Tcp => Family::Tcp4,
-                Transport::Udp if listener.address.starts_with('[') => Family::Udp6,
-                Transport::Udp => Family::Udp4,
-                Transport::Unix => Family::Unix,
+            let families = match listener.transport {
+                Transport::Tcp => &[Family::Tcp4, Family::Tcp6][..],
+                Transport::Udp => &[Family::Udp4, Family::Udp6],
+                Transport::Unix => &[Family::Unix],
             };
-            let queues = asked.entry(family).or_insert_with(|| sock_diag::listening(family));
-            let own = queues.iter().flatten().filter(|queue| listener.sockets.contains(&queue.inode));
-            listener.queues.extend(own);
+            for family in families {
+                let queues = asked.entry(*family).or_insert_with(|| sock_diag::listening(*family));
+                let own = queues.iter().flatten().filter(|queue| listener.sockets.contains(&queue.inode));
+                listener.queues.extend(own);
+            }
         }
     }
 }

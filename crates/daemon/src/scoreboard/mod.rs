@@ -24,6 +24,7 @@
 mod carry;
 mod layout;
 mod listeners;
+mod readout;
 mod servers;
 mod snapshot;
 mod upgrade;
@@ -52,6 +53,8 @@ use layout::{
 pub(crate) use carry::Totals;
 pub(crate) use layout::{MasterState, WorkerState};
 pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
+pub(crate) use readout::Readout;
+use readout::Words;
 #[cfg(test)]
 pub(crate) use snapshot::unlocked;
 pub(crate) use snapshot::{MasterView, ReadError, Snapshot, Watch, WorkerView};
@@ -298,6 +301,11 @@ impl Block {
     /// Publishes what the worker is about.
     pub(crate) fn set_state(&self, state: WorkerState) {
         self.set(Identity::State, state as u64);
+    }
+
+    /// What the whole scoreboard says, read by a worker.
+    pub(crate) fn readout(&self) -> Readout {
+        Readout::new(Words::Own(Rc::clone(&self.words)))
     }
 
     /// Where the engine counts.

@@ -19,7 +19,7 @@ use drover_upstream::{Plan, Words};
 
 use super::Scoreboard;
 use super::layout::{BLOCKS, Identity, LINE, Master, SERVERS_AT, SERVERS_WORDS, identity_at};
-use super::snapshot::{TRIES, Watch, text};
+use super::readout::{Readout, TRIES, text};
 
 /// Room that is lent.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Scoreboard {
     }
 }
 
-impl Watch {
+impl Readout {
     /// The upstreams of the generation that serves.
     pub(super) fn servers(&self) -> Vec<UpstreamView> {
         for _ in 0..TRIES {
@@ -107,7 +107,7 @@ impl Watch {
                 return Vec::new();
             }
             let length = (self.word(room + 1) as usize).min(TEXT_MOST);
-            let text = text(&self.words, room + self.word(room) as usize, length);
+            let text = text(|word| self.word(word), room + self.word(room) as usize, length);
             let seen = shown::read(&text, |word| self.word(room + word));
             fence(Acquire);
             if self.master_word(Master::ServersAt) as usize == room {

@@ -3,24 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::{Duration, Instant};
 
-use drover_event::{CloseReason, Counter, Gauge, Lag, Phase, Stats};
-use drover_sys::memory::{ReadOnlyWords, SharedWords};
+use drover_event::{CloseReason, Counter, Gauge, Histogram, Lag, Phase, Stats};
+use drover_sys::memory::SharedWords;
 use drover_upstream::shown::UpstreamView;
 use nix::unistd::Pid;
 use thiserror::Error;
 
-use super::layout::{
-    BLOCKS, Identity, MESSAGE_AT, MESSAGE_BYTES, Master, MasterState, SHAPE, TOTALS_AT, WORDS, WorkerState,
-    block_at, identity_at,
-};
+use super::layout::{Master, MasterState, SHAPE, WORDS, WorkerState};
 use super::listeners::ListenerView;
+use super::readout::{Readout, Words};
 use crate::lock;
-
-/// How often a reader looks again when it met a writer.
-pub(super) const TRIES: u32 = 100;
 
 /// How long a reader waits for a new master to take over from the old one, which takes a moment.
 const HAND_OVER: Duration = Duration::from_secs(1);
@@ -94,7 +88,7 @@ pub(crate) struct WorkerView {
     pub(crate) started_ms: u64,
     /// Slots it has in all.
     pub(crate) slots: u64,
-    words: Vec<u64>,
+    pub(super) words: Vec<u64>,
 }
 
 impl WorkerView {
@@ -147,7 +141,7 @@ pub(crate) struct Snapshot {
     pub(crate) listeners: Vec<ListenerView>,
     /// The upstreams of the generation that serves.
     pub(crate) upstreams: Vec<UpstreamView>,
-    ended: Vec<u64>,
+    pub(super) ended: Vec<u64>,
 }
 
 impl Snapshot {
@@ -162,7 +156,7 @@ impl Snapshot {
             // One whose master just left may have passed its name on.
             let Ok(snapshot) = watch.snapshot() else { continue };
             // What another master takes over has to be looked for there: here the sums stand still by now.
-            if watch.master_word(Master::HandingOver) == 0 || Instant::now() >= deadline {
+            if watch.readout.master_word(Master::HandingOver) == 0 || Instant::now() >= deadline {
                 return Ok(snapshot);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -177,6 +171,22 @@ impl Snapshot {
     /// Accepts of a listener, over all workers there ever were.
     pub(crate) fn total_accepts(&self, listener: &ListenerView) -> u64 {
         self.total_of(Stats::accepts_word(listener.number))
+    }
+
+    /// How often turns took how long, over all workers there ever were.
+    pub(crate) fn total_turns(&self) -> Histogram {
+        self.total_durations(|lag| lag.turns())
+    }
+
+    /// How often lag was how long, over all workers there ever were.
+    pub(crate) fn total_lags(&self) -> Histogram {
+        self.total_durations(|lag| lag.lags())
+    }
+
+    fn total_durations(&self, of: impl Fn(Lag<'_>) -> Histogram) -> Histogram {
+        let mut sum = of(Lag::of_block(&self.ended));
+        self.workers.iter().for_each(|worker| sum.add(&of(worker.lag())));
+        sum
     }
 
     /// A word summed over all workers there ever were.
@@ -195,7 +205,7 @@ impl Snapshot {
 pub(crate) struct Watch {
     path: PathBuf,
     file: File,
-    pub(super) words: ReadOnlyWords,
+    readout: Readout,
 }
 
 impl Watch {
@@ -234,12 +244,12 @@ impl Watch {
         if words.len() < WORDS {
             return Err(ReadError::OtherVersion(path.to_owned()));
         }
-        Ok(Self { path: path.to_owned(), file, words })
+        Ok(Self { path: path.to_owned(), file, readout: Readout::new(Words::Opened(words)) })
     }
 
     /// How many reloads have begun and how many of them have ended.
     pub(crate) fn reloads(&self) -> (u64, u64) {
-        (self.master_word(Master::ReloadsBegun), self.master_word(Master::ReloadsEnded))
+        (self.readout.master_word(Master::ReloadsBegun), self.readout.master_word(Master::ReloadsEnded))
     }
 
     /// The process that holds this very scoreboard, whatever file has its name by now.
@@ -260,87 +270,8 @@ impl Watch {
 
     /// Everything, with `master` as the process that holds the scoreboard.
     pub(crate) fn snapshot_as(&self, master: Pid) -> Snapshot {
-        let (workers, listeners, ended) = self.settled(Master::FoldSequence, || {
-            let mut workers: Vec<WorkerView> = (0..BLOCKS).filter_map(|index| self.worker(index)).collect();
-            workers.sort_by_key(|worker| (worker.generation, worker.number, worker.pid));
-            (workers, self.listeners(), self.stats_words(TOTALS_AT))
-        });
-        let master = MasterView {
-            pid: master,
-            state: MasterState::from_word(self.master_word(Master::State)).unwrap_or(MasterState::Starting),
-            generation: self.master_word(Master::Generation),
-            started_ms: self.master_word(Master::StartedMs),
-            workers: self.master_word(Master::Workers),
-            reloads: self.master_word(Master::ReloadsBegun),
-            verdict: self.settled(Master::MessageSequence, || self.verdict()),
-            exits: [Master::ExitsAsked, Master::ExitsClean, Master::ExitsFailed, Master::ExitsKilled]
-                .map(|word| self.master_word(word)),
-        };
-        let upstreams = self.servers();
-        let mut snapshot = Snapshot { master, workers, listeners, upstreams, ended };
-        snapshot.look_at_queues();
-        snapshot
+        self.readout.snapshot_as(master)
     }
-
-    /// Runs `read` until no writer came between. A writer that died half-way leaves what it left.
-    fn settled<T>(&self, sequence: Master, read: impl Fn() -> T) -> T {
-        for _ in 0..TRIES {
-            let before = self.master_word(sequence);
-            let result = read();
-            fence(Acquire);
-            if before.is_multiple_of(2) && self.master_word(sequence) == before {
-                return result;
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        read()
-    }
-
-    fn verdict(&self) -> Option<Verdict> {
-        let accepted = match self.master_word(Master::Verdict) {
-            1 => true,
-            2 => false,
-            _ => return None,
-        };
-        let length = (self.master_word(Master::MessageLength) as usize).min(MESSAGE_BYTES);
-        let message = text(&self.words, MESSAGE_AT, length);
-        Some(Verdict { accepted, message, at_ms: self.master_word(Master::VerdictMs) })
-    }
-
-    fn worker(&self, index: usize) -> Option<WorkerView> {
-        let identity = |word: Identity| self.word(identity_at(index) + word as usize);
-        let pid = i32::try_from(identity(Identity::Pid)).ok().filter(|pid| *pid > 0)?;
-        Some(WorkerView {
-            pid: Pid::from_raw(pid),
-            number: identity(Identity::Number),
-            generation: identity(Identity::Generation),
-            state: WorkerState::from_word(identity(Identity::State)).unwrap_or(WorkerState::Starting),
-            started_ms: identity(Identity::StartedMs),
-            slots: identity(Identity::Slots),
-            words: self.stats_words(block_at(index)),
-        })
-    }
-
-    fn stats_words(&self, base: usize) -> Vec<u64> {
-        (0..Stats::WORDS).map(|word| self.word(base + word)).collect()
-    }
-
-    pub(super) fn master_word(&self, word: Master) -> u64 {
-        self.word(word.at())
-    }
-
-    /// The length was checked when it was opened; a mapping does not shrink.
-    pub(super) fn word(&self, index: usize) -> u64 {
-        self.words.load(index).unwrap_or(0)
-    }
-}
-
-/// The text of `length` bytes whose first word is at `at`.
-pub(super) fn text(words: &ReadOnlyWords, at: usize, length: usize) -> String {
-    let words = (0..length.div_ceil(8)).map(|index| words.load(at + index).unwrap_or(0).to_ne_bytes());
-    let mut bytes = words.collect::<Vec<_>>().concat();
-    bytes.truncate(length);
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn not_held(path: &Path) -> ReadError {

@@ -9,7 +9,7 @@ use drover_sys::memory::{ReadOnlyWords, SharedWords};
 use nix::unistd::Pid;
 
 use super::layout::{MAGIC, UPGRADE_BYTES, UPGRADE_MESSAGE_AT, Upgrade};
-use super::snapshot::text;
+use super::readout::text;
 use super::{ReadError, Scoreboard};
 use crate::lock;
 
@@ -86,7 +86,7 @@ impl UpgradeWatch {
     /// The verdict on the last upgrade that is over.
     pub(crate) fn verdict(&self) -> UpgradeVerdict {
         let length = (self.word(Upgrade::MessageLength) as usize).min(UPGRADE_BYTES);
-        let message = text(&self.words, UPGRADE_MESSAGE_AT, length);
+        let message = text(|word| self.words.load(word).unwrap_or(0), UPGRADE_MESSAGE_AT, length);
         UpgradeVerdict { accepted: self.word(Upgrade::Verdict) == 1, message }
     }
 

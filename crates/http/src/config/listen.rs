@@ -24,6 +24,9 @@ drover_config::table! {
         /// Whether an IPv6 address takes no IPv4 connections; else true.
         #[example = "true"]
         pub ipv6_only: Option<bool> = None,
+        /// Whether clients are proxies that say first, by the PROXY protocol, for whom they connect; else false.
+        #[example = "false"]
+        pub proxy_protocol: Option<bool> = None,
         /// Whether this server answers requests on the address that name none of its servers.
         pub default_server: bool = false,
     }
@@ -38,6 +41,7 @@ impl Listen {
             backlog: None,
             deferred: None,
             ipv6_only: None,
+            proxy_protocol: None,
             default_server: false,
         }
     }
@@ -63,6 +67,8 @@ pub struct Listener {
     pub socket: drover_service::Listener,
     /// The servers behind it, as indices into [`Http::servers`], in the order of the config.
     pub servers: Vec<usize>,
+    /// Whether clients are proxies that say first for whom they connect.
+    pub proxy_protocol: bool,
     /// The one among [`Http::servers`] that answers requests naming none of them.
     pub default_server: usize,
 }
@@ -102,6 +108,7 @@ impl Http {
                     place: with_strategy.map_or(first.place(), |(_, listen)| listen.place()),
                     address: first.address.clone(),
                 },
+                proxy_protocol: same.iter().find_map(|(_, listen)| listen.proxy_protocol).unwrap_or(false),
                 default_server: default.map_or(servers[0], |(server, _)| *server),
                 servers,
             });

@@ -8,7 +8,7 @@ use drover_config::{Located, Node, Output, Reader, Size, Value};
 use super::path_match::PathMatch;
 use super::{
     AccessLog, AccessRule, BasicAuth, Coding, ErrorPage, Headers, LONGEST, LimitConnections, LimitRequests,
-    Proxy, Rule,
+    Proxy, Rule, StatusForm,
 };
 
 drover_config::table! {
@@ -63,6 +63,9 @@ drover_config::table! {
         #[key = "return"]
         #[example = "{ status = 200, body = \"ok\\n\" }"]
         pub return_: Option<Located<Return>> = None,
+        /// How the daemon is: "json", "openmetrics", or "page" for people; see `access` for who may know.
+        #[example = "\"openmetrics\""]
+        pub status: Option<Located<StatusForm>> = None,
         /// Passes requests on: "http://" and the name of an upstream or an address; with a path, that stands in
         /// place of the location's.
         #[example = "\"http://app\""]
@@ -102,6 +105,7 @@ impl Location {
             compression: None,
             try_files: None,
             return_: None,
+            status: None,
             proxy_pass: None,
             proxy: None,
             client_body_size: None,

@@ -18,6 +18,7 @@ mod map;
 mod path_match;
 mod proxy;
 mod rule;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use map::{Map, MapPattern, Peers};
 pub use path_match::PathMatch;
 pub use proxy::{Failure, Forwarded, Proxy, ProxyPass, RequestHeaders};
 pub use rule::{Condition, Rule, Then};
+pub use status::StatusForm;
 
 /// No time-out is longer than this: ten years, which a timer still can count.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -110,6 +112,8 @@ drover_config::table! {
         /// What clients are shown instead of a bare error, where neither location nor server says otherwise.
         #[example = "[{ statuses = [404], to = \"/404.html\" }]"]
         pub error_pages: Option<Vec<ErrorPage>> = None,
+        /// Proxies that may connect where `proxy_protocol` is asked for; others are turned away. Empty for all.
+        pub proxy_protocol_from: Vec<Peers> = Vec::new(),
         /// How the client's address is known behind proxies.
         pub real_ip: RealIp = RealIp::default(),
         /// Limits of requests a time by name, which locations apply.

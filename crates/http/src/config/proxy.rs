@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
+use drover_upstream::proxy_protocol::Version;
 
 use super::{LONGEST, SHORTEST};
 
@@ -119,6 +120,10 @@ drover_config::table! {
         /// Directory for both, in which workers may write; else "/var/tmp".
         #[example = "\"/var/tmp\""]
         pub buffer_dir: Option<Located<PathBuf>> = None,
+        /// The PROXY protocol, by which servers are told of the client before its request: "v1" or "v2". Each request
+        /// then has a connection of its own; else there is none.
+        #[example = "\"v2\""]
+        pub proxy_protocol: Option<Located<Version>> = None,
     }
 }
 
@@ -170,6 +175,7 @@ impl Proxy {
             buffer_requests: self.buffer_requests.or(outer.buffer_requests),
             buffer_responses: self.buffer_responses.or(outer.buffer_responses),
             buffer_dir: self.buffer_dir.clone().or_else(|| outer.buffer_dir.clone()),
+            proxy_protocol: self.proxy_protocol.or(outer.proxy_protocol),
         }
     }
 }

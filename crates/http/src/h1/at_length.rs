@@ -107,7 +107,8 @@ fn take_received(
     match received {
         Ok(0) => return Err(closed_early()),
         Ok(count) => work.filled += count,
-        Err(StreamError::TimedOut) => work.answer_error(on, 408),
+        // A proxy that says nothing is no client to be answered.
+        Err(StreamError::TimedOut) if !on.awaits_proxy => work.answer_error(on, 408),
         Err(fault) => return Err(fault),
     }
     Ok(())

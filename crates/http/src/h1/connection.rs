@@ -33,6 +33,18 @@ pub(crate) struct Conversation {
     draining: bool,
     /// The time-out for the head that is being received is set.
     pub(super) head_is_timed: bool,
+    /// A header of the PROXY protocol is to come first.
+    pub(super) awaits_proxy: bool,
+    /// What it said.
+    pub(super) proxied: Option<Box<Proxied>>,
+}
+
+/// For whom a proxy has connected.
+pub(crate) struct Proxied {
+    /// The client.
+    pub(crate) source: SocketAddr,
+    /// Where it connected to.
+    pub(crate) destination: SocketAddr,
 }
 
 /// How long an idle connection of a draining worker waits for a request that is on its way.
@@ -90,7 +102,17 @@ pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
 
 impl Conversation {
     pub(crate) fn new(stream: Stream, worker: Rc<WorkerState>, listener: usize) -> Conversation {
-        Conversation { stream, worker, listener, requests: 0, draining: false, head_is_timed: false }
+        let awaits_proxy = worker.plan.listeners[listener].proxy_protocol;
+        Conversation {
+            stream,
+            worker,
+            listener,
+            requests: 0,
+            draining: false,
+            head_is_timed: false,
+            awaits_proxy,
+            proxied: None,
+        }
     }
 
     /// Whether the request at hand is the connection's last for the worker's sake.
@@ -107,6 +129,9 @@ impl Conversation {
             Ok(count) if count > 0 => {
                 work.filled = count;
                 work.started = self.stream.core().now();
+                if self.awaits_proxy {
+                    work.begin_with_proxy();
+                }
                 match self.answer_at_once(&mut work) {
                     Ok(pass) => pass,
                     Err(step) => return Pass::AtLength(work, step),
@@ -192,21 +217,35 @@ impl Conversation {
     /// The connection may stay, idle, for the keep-alive time.
     #[inline]
     pub(super) fn wait_for_further(&mut self) {
+        if self.requests == 0 {
+            // Only what stands before the first head has come: the time for that goes on.
+            return;
+        }
         self.stream.set_phase(Phase::Idle);
         self.stream.set_read_timeout(self.worker.plan.timeouts.keepalive);
         self.head_is_timed = false;
     }
 
-    /// Who is at the other end; none on a unix socket.
-    fn peer_address(&self) -> Option<SocketAddr> {
-        match self.stream.peer() {
-            PeerAddress::Internet(address) => Some(address),
-            PeerAddress::Unix => None,
+    /// Whose connection this is: that of who is at the other end, or for whom that one has connected.
+    pub(crate) fn peer(&self) -> PeerAddress {
+        self.proxied.as_ref().map_or_else(|| self.stream.peer(), |own| PeerAddress::Internet(own.source))
+    }
+
+    /// The same; none on a unix socket.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        internet(self.peer())
+    }
+
+    /// The address that the client connected to; none on a unix socket.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match &self.proxied {
+            Some(proxied) => Some(proxied.destination),
+            None => self.stream.local().ok().flatten(),
         }
     }
 
-    /// The client's address: the other end's, or what proxies that are trusted say of it.
-    pub(super) fn client_address(&self, head: Option<&Head>, bytes: &[u8]) -> Option<SocketAddr> {
+    /// The client's address: whose the connection is, or what proxies that are trusted say of it.
+    pub(crate) fn client_address(&self, head: Option<&Head>, bytes: &[u8]) -> Option<SocketAddr> {
         let peer = self.peer_address();
         match (&self.worker.plan.trusted, head) {
             (Some(trusted), Some(head)) => trusted.client(peer, head, bytes),
@@ -234,8 +273,9 @@ impl Conversation {
             groups: &about.values.groups,
             ids: &self.worker.ids,
             remote: self.client_address(about.head, about.bytes),
-            peer: self.peer_address(),
-            local: if needs_local { self.stream.local().ok().flatten() } else { None },
+            peer: internet(self.stream.peer()),
+            proxied: self.proxied.as_ref().map(|proxied| (proxied.source, proxied.destination)),
+            local: if needs_local { self.local_address() } else { None },
             pid: self.worker.pid,
             worker: self.worker.worker,
             connection: self.stream.number(),
@@ -254,6 +294,13 @@ impl Conversation {
             time_local: &time.common,
             time_iso8601: &time.iso8601,
         });
+    }
+}
+
+pub(super) fn internet(peer: PeerAddress) -> Option<SocketAddr> {
+    match peer {
+        PeerAddress::Internet(address) => Some(address),
+        PeerAddress::Unix => None,
     }
 }
 

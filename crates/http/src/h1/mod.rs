@@ -16,6 +16,7 @@ pub(crate) mod incoming;
 pub(crate) mod lines;
 pub(crate) mod method;
 pub(crate) mod name;
+mod proxied;
 mod replaced;
 pub(crate) mod report;
 pub(crate) mod response_head;

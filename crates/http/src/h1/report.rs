@@ -48,7 +48,7 @@ impl Work {
     /// Refuses what the client sent. The answer is the connection's last.
     #[cold]
     pub(super) fn refuse(&mut self, on: &Conversation, refusal: Refusal) {
-        let (number, peer) = (on.stream.number(), on.stream.peer());
+        let (number, peer) = (on.stream.number(), on.peer());
         let status = refusal.rule.status();
         if on.may_complain() {
             info!(connection = number, "client {peer} sent an invalid request, answered {status}: {refusal}");

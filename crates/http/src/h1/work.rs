@@ -38,6 +38,8 @@ const OUTPUT_KEPT: usize = 2 * OUTPUT_IN_ONE_GO;
 
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
+    /// A header of the PROXY protocol.
+    Proxy,
     Head,
     /// A body follows, but the client's password is checked first.
     Verify,
@@ -180,9 +182,10 @@ impl Work {
     }
 
     #[cold]
-    fn other(&mut self, on: &Conversation) -> Option<Step> {
+    fn other(&mut self, on: &mut Conversation) -> Option<Step> {
         match self.stage {
             Stage::Head | Stage::Answer => None,
+            Stage::Proxy => self.read_proxy(on),
             Stage::Verify => self.route.unverified.take().map(Step::Verify),
             Stage::Body(body) => self.read_over(on, body),
             Stage::Closing { linger } => Some(Step::Close { linger }),
@@ -278,7 +281,8 @@ impl Work {
         }
         self.body_is_gone = true;
         let waits = self.head.expects_continue && self.end == self.filled;
-        let serves_files = matches!(location.handler, Handler::Files(_) | Handler::Nothing);
+        let serves_files =
+            matches!(location.handler, Handler::Files(_) | Handler::Status(_) | Handler::Nothing);
         let refuses = self.route.course != Course::Handler
             || (serves_files && !matches!(self.head.method, Method::Get | Method::Head));
         if waits && refuses {

@@ -3,6 +3,7 @@
 pub(crate) mod files;
 pub(crate) mod fixed;
 pub(crate) mod proxy;
+pub(crate) mod status;
 
 use crate::exchange::{self, Answer, Request, Rest};
 use crate::h1::method::Method;
@@ -17,6 +18,8 @@ pub(crate) enum Handler {
     Files(files::Files),
     /// A server of an upstream.
     Proxy(Box<proxy::Proxy>),
+    /// How the daemon is.
+    Status(status::Status),
     /// Nothing is there.
     Nothing,
 }
@@ -27,7 +30,7 @@ impl Handler {
     pub(crate) fn prepared(&self) -> Option<&Prepared> {
         match self {
             Handler::Fixed(fixed) => fixed.prepared(),
-            Handler::Files(_) | Handler::Proxy(_) | Handler::Nothing => None,
+            Handler::Files(_) | Handler::Proxy(_) | Handler::Status(_) | Handler::Nothing => None,
         }
     }
 
@@ -47,6 +50,7 @@ impl Handler {
                 exchange::page(request, 405, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n", out)
             }
             Handler::Proxy(_) => Answer { rest: Rest::Proxy, ..Answer::complete(0, 0) },
+            Handler::Status(status) => status.answer(request, out),
             Handler::Nothing => exchange::page(request, 404, b"", out),
         }
     }

@@ -10,7 +10,7 @@ use drover_config::Located;
 use drover_service::access_log::LogPlan;
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
-use crate::access::TrustedProxies;
+use crate::access::{PeerSet, TrustedProxies};
 use crate::basic_auth::{BasicAuth, UsersFiles};
 use crate::config::{self, PathMatch, ProxyPass};
 use crate::encoding::compression::{self, Compression};
@@ -22,6 +22,7 @@ use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
 use crate::handler::fixed::Fixed;
 use crate::handler::proxy::{Destination, Proxy};
+use crate::handler::status::{Source, Status};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
 use crate::own::OwnVariables;
@@ -33,6 +34,17 @@ use crate::upstreams::Upstreams;
 
 pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, PlanError> {
     Compiler::new(config, workers)?.compile()
+}
+
+fn timeouts(config: &config::Http) -> Timeouts {
+    Timeouts {
+        header: config.client_header_timeout,
+        body: config.client_body_timeout,
+        keepalive: config.keepalive_timeout,
+        send: config.send_timeout,
+        lingering: config.lingering_timeout,
+        lingering_in_all: config.lingering_time,
+    }
 }
 
 struct Compiler<'a> {
@@ -51,6 +63,7 @@ struct Compiler<'a> {
     names: BTreeMap<String, u32>,
     answers: Vec<(Fixed, Option<std::time::Duration>)>,
     compression: Compression,
+    status: Source,
 }
 
 impl<'a> Compiler<'a> {
@@ -75,6 +88,7 @@ impl<'a> Compiler<'a> {
             names: BTreeMap::new(),
             answers: Vec::new(),
             compression: Compression::new(&config.compression),
+            status: Source::default(),
         };
         compiler.default_log = compiler.log_use(&config.access_log)?;
         Ok(compiler)
@@ -114,15 +128,9 @@ impl<'a> Compiler<'a> {
                 true => 1,
                 false => config.keepalive_requests,
             },
-            timeouts: Timeouts {
-                header: config.client_header_timeout,
-                body: config.client_body_timeout,
-                keepalive: config.keepalive_timeout,
-                send: config.send_timeout,
-                lingering: config.lingering_timeout,
-                lingering_in_all: config.lingering_time,
-            },
+            timeouts: timeouts(config),
             client_limits: self.limits,
+            proxies: PeerSet::new(&config.proxy_protocol_from),
             trusted: TrustedProxies::new(&config.real_ip),
             sendfile: config.sendfile,
             server: self.server,
@@ -138,6 +146,7 @@ impl<'a> Compiler<'a> {
             upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
             encoders: config.compression.max_concurrent,
+            status: self.status,
         })
     }
 
@@ -220,6 +229,7 @@ impl<'a> Compiler<'a> {
         let root = config.root.as_ref().or(server.root.as_ref());
         let compression = self.compression(config);
         let handler = match (&config.return_, &config.proxy_pass, root) {
+            _ if let Some(form) = &config.status => Handler::Status(Status::new(**form, self.status.clone())),
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }

@@ -53,6 +53,11 @@ fn check_contradictions(first: &Located<Listen>, second: &Located<Listen>, findi
             text(first.ipv6_only.map(|v| v.to_string())),
             text(second.ipv6_only.map(|v| v.to_string())),
         ),
+        (
+            "proxy_protocol",
+            text(first.proxy_protocol.map(|v| v.to_string())),
+            text(second.proxy_protocol.map(|v| v.to_string())),
+        ),
     ];
     for (option, first_value, second_value) in options {
         if first_value.is_empty() || second_value.is_empty() || first_value == second_value {

@@ -127,7 +127,8 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
     let root = own.root.as_ref().map(|root| ("root", root.place()));
     let answer = own.return_.as_ref().map(|answer| ("return", answer.place()));
     let pass = own.proxy_pass.as_ref().map(|pass| ("proxy_pass", pass.place()));
-    let said: Vec<_> = [root, answer, pass].into_iter().flatten().collect();
+    let status = own.status.as_ref().map(|status| ("status", status.place()));
+    let said: Vec<_> = [root, answer, pass, status].into_iter().flatten().collect();
     if let [(first, place), (second, other), ..] = said[..] {
         findings
             .error(place, format!("`{first}` and `{second}` contradict each other"))
@@ -138,7 +139,7 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
     let index = own.index.as_ref().and_then(|index| index.first()).map(Located::place);
     let precompressed = own.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);
     for (key, place) in [("index", index), ("precompressed", precompressed)] {
-        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass)) {
+        if let (Some(place), Some((_, elsewhere))) = (place, answer.or(pass).or(status)) {
             findings
                 .warning(place, format!("`{key}` has no effect here"))
                 .label("no file is looked for")
@@ -155,7 +156,7 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
         findings
             .warning(location.path.place(), "the location has nothing to serve")
             .label("every request to it is answered with 404")
-            .help("give it a `root`, a `return` or a `proxy_pass`, or its server a `root`");
+            .help("give it a `root`, a `return`, a `proxy_pass` or a `status`, or its server a `root`");
     }
 }
 

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use drover_event::{PeerAddress, Stream, StreamError};
+use drover_event::{Stream, StreamError};
+use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{Failure, Lease, Next, NoPeer, hash_key};
 
 use super::Proxy;
@@ -158,12 +159,14 @@ impl Exchange<'_> {
         };
         let mut body = Reframe::new(body, outgoing);
         let continues = self.is_waiting(incoming) && !collect::is_wanted(self.proxy, &body);
-        let client = match self.asked.on.stream.peer() {
-            PeerAddress::Internet(address) => Some(address),
-            PeerAddress::Unix => None,
-        };
+        let on = self.asked.on;
+        let client = on.peer_address();
         let request = &mut self.memory.request;
         request.clear();
+        if let Some(version) = self.proxy.proxy_protocol {
+            let source = on.client_address(Some(head), self.asked.about.bytes);
+            request.extend_from_slice(&encode(version, &Header::for_stream(source, on.local_address())));
+        }
         self.asked.with_request(self.fate, |asked| {
             self.proxy.forward.push_head(asked, client, continues, request);
         });
@@ -279,7 +282,8 @@ impl Exchange<'_> {
         match end {
             End::Whole { reusable } => {
                 self.trail.last().ended(core.now());
-                if reusable && self.whole.get() {
+                // A connection that was made for one client is no other's.
+                if reusable && self.whole.get() && self.proxy.proxy_protocol.is_none() {
                     lease.keep()
                 } else {
                     lease.done()

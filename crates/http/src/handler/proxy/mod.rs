@@ -30,6 +30,7 @@ use std::time::Duration;
 use drover_config::Size;
 use drover_service::TemplateError;
 use drover_upstream::Cause;
+use drover_upstream::proxy_protocol::Version;
 
 use crate::config;
 use crate::config::Failure;
@@ -57,6 +58,8 @@ pub(crate) struct Proxy {
     ignores_abort: bool,
     retry: Retry,
     buffering: spool::Buffering,
+    /// The header that is sent first, on a connection of the client's own.
+    proxy_protocol: Option<Version>,
 }
 
 /// How a location and its upstream go together.
@@ -109,6 +112,7 @@ impl Proxy {
                 requests: config.buffer_requests.map_or(0, Size::bytes),
                 responses: config.buffer_responses.map_or(0, Size::bytes),
             },
+            proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }
 }

@@ -20,6 +20,7 @@ impl Exchange<'_> {
     /// if it must not arrive twice, or if some of it is no longer in memory.
     pub(super) fn connection(&self) -> Connection {
         match self.all_read && self.may_repeat() {
+            _ if self.proxy.proxy_protocol.is_some() => Connection::Fresh,
             true => Connection::Any,
             false => Connection::Recent,
         }

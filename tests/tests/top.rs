@@ -1,0 +1,67 @@
+//! `drover top` shows the daemon of a config in a terminal until q is pressed. What its screen looks like is tested
+//! in its own crate.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use drover_tests::{Config, Directory, Drover, Port, binary, eventually, packages};
+
+#[test]
+fn it_shows_the_daemon_until_q_is_pressed() {
+    // `script` runs a command in a terminal.
+    let Some(script) = packages::tool_or_skip("script", "bsdutils") else { return };
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &Config::new(&directory, 2).answering(&port));
+    let viewer = binary::viewer();
+    let path = format!(
+        "{}:{}",
+        viewer.parent().expect("a folder").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    // A terminal made for a pipe has no size.
+    let size = "stty rows 24 columns 80";
+    let command =
+        format!("{size}; {} top --every 100ms -c {}", binary::drover().display(), drover.config().display());
+    let mut terminal = Command::new(script)
+        .args(["-qfec", &command, "/dev/null"])
+        .env("PATH", path)
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("script starts");
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let (mut output, seen) = (terminal.stdout.take().expect("a pipe"), Arc::clone(&shown));
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = output.read(&mut bytes) {
+            seen.lock().expect("no panic").extend_from_slice(&bytes[..count]);
+        }
+    });
+    let shows = |text: &str| String::from_utf8_lossy(&shown.lock().expect("no panic")).contains(text);
+    eventually("the daemon is shown", || {
+        let all = drover.workers().iter().all(|worker| shows(&worker.to_string()));
+        (all && shows(&format!("master {}", drover.master())) && shows(&port.address().to_string()))
+            .then_some(())
+    });
+    terminal.stdin.take().expect("a pipe").write_all(b"q").expect("the terminal takes keys");
+    let status = eventually("it ends", || terminal.try_wait().expect("our child"));
+    assert!(status.success());
+}
+
+#[test]
+fn without_a_daemon_the_reason_is_said() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let config = Config::new(&directory, 1).answering(&port).write(&directory);
+    let output = Command::new(binary::drover())
+        .args(["top".as_ref(), "-c".as_ref(), config.as_os_str()])
+        .env("PATH", binary::viewer().parent().expect("a folder"))
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("drover top: no drover runs with this configuration"), "{text}");
+}
