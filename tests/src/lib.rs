@@ -24,6 +24,7 @@ pub mod http_backend;
 pub mod load;
 pub mod masters;
 pub mod name_servers;
+pub mod nginx;
 pub mod openmetrics;
 pub mod packages;
 pub mod port;

@@ -209,3 +209,20 @@ fn a_slow_client_holds_up_the_server_within_bounds() {
         rest += count;
     }
 }
+
+#[test]
+fn a_location_changes_the_fields_of_what_passes() {
+    let backend =
+        HttpBackend::answering("HTTP/1.1 200 OK\r\nX-Own: 1\r\nX-Kept: 2\r\nContent-Length: 2\r\n\r\nok");
+    let (directory, port) = (Directory::new(), Port::new());
+    let keys = format!(
+        "proxy_pass = \"http://{}\"\nheaders = {{ remove = [\"X-Own\"], add = {{ X-Seen = \"$sent_http_x_own\" }} }}",
+        backend.address()
+    );
+    let _drover = Drover::start(&directory, &Config::new(&directory, 1).server(&port).location("/", &keys));
+    let response = drover_tests::http::get(port.address(), "/");
+    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+    assert_eq!(response.header("X-Own"), None);
+    assert_eq!(response.header("X-Kept"), Some("2"));
+    assert_eq!(response.header("X-Seen"), Some("1"));
+}
