@@ -60,7 +60,6 @@ pub(super) const ROWS: &[Row] = &[
     row("ssl_prefer_server_ciphers", "drover does not speak TLS", &[Http], How::Unsupported),
     row("fastcgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
     row("uwsgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
-    row("split_clients", "drover has nothing that splits by share", &[Http], How::Unsupported),
 ];
 
 /// The path of a location, as TOML.
@@ -82,6 +81,15 @@ pub(crate) fn path(arguments: &[String]) -> Result<String, String> {
             _ => Err(format!("`{sign}` is no kind of location")),
         },
         _ => Err("a path is expected".to_owned()),
+    }
+}
+
+/// The expression of a location, as TOML, if it has one.
+pub(crate) fn expression_of(arguments: &[String]) -> Option<String> {
+    match arguments {
+        [sign, text] if sign == "~" => super::rules::expression(text).ok(),
+        [sign, text] if sign == "~*" => super::rules::expression(&format!("(?i){text}")).ok(),
+        _ => None,
     }
 }
 

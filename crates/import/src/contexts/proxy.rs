@@ -160,22 +160,39 @@ fn balance(scope: &mut Scope, directive: &Directive) -> Verdict {
 
 fn proxy_pass(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [url] = exactly(&directive.arguments)?;
+    let has_variables = has_variable(url);
+    let url = scope.facts.with_constants(url);
     let Some(rest) = url.strip_prefix("http://") else {
         return Err("drover speaks plain HTTP to servers".to_owned());
     };
-    if has_variable(rest) {
+    let (server, mut path) = split(rest);
+    if has_variable(server) {
         return Err("drover's upstreams have fixed names".to_owned());
     }
-    let (server, path) = split(rest);
+    // With a variable in it, what is passed on stands there as a whole.
+    if has_variables {
+        scope.passed_path = passed_path(path);
+        path = "";
+    }
     let known = scope.facts.has_upstream(scope.level, server);
     let address = if known { server.to_owned() } else { with_port(server) };
-    scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
+    scope.set("proxy_pass", string(&format!("http://{address}{path}")));
     scope.proxy_host =
         if server.starts_with("unix:") { "localhost" } else { without_usual_port(server) }.to_owned();
-    let known_or_has_port = known || server == scope.pass.as_ref().map_or("", |pass| &pass.server);
-    let text = if known_or_has_port { url.clone() } else { format!("http://{}{path}", with_port(server)) };
-    scope.set("proxy_pass", string(&text));
+    scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
     Ok(None)
+}
+
+/// What the path is changed to, with `?` at its end where the query is left out; none where it stays as it is.
+fn passed_path(path: &str) -> Option<String> {
+    let usual = ["", "$request_uri", "$uri$is_args$args", "$document_uri$is_args$args"];
+    if usual.contains(&path) {
+        return None;
+    }
+    match path.strip_suffix("$is_args$args").or(path.strip_suffix("?$args")) {
+        Some(path) => Some(path.to_owned()),
+        None => Some(format!("{path}?")),
+    }
 }
 
 /// The server, and what stands behind it. The path of a unix socket ends at a colon.

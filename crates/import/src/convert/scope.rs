@@ -17,8 +17,16 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
+    /// What texts are encoded in, if it is said.
+    pub(crate) charset: Option<String>,
     /// The location's path, as TOML.
     pub(crate) path: String,
+    /// The location's expression, as TOML.
+    pub(crate) expression: Option<String>,
+    /// The path that takes the place of the request's where it is passed on.
+    pub(crate) passed_path: Option<String>,
+    /// No step of the rewrite module follows the directive at hand.
+    pub(crate) rules_are_over: bool,
     pub(crate) facts: Rc<Facts>,
     /// What the block passes on to.
     pub(crate) pass: Option<Pass>,
@@ -61,7 +69,11 @@ impl Scope {
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
+            charset: None,
             path: String::new(),
+            expression: None,
+            passed_path: None,
+            rules_are_over: false,
             facts: Rc::clone(facts),
             pass: None,
             proxy_host: String::new(),
@@ -82,6 +94,7 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
+            charset: self.charset.clone(),
             of_upstream: self.of_upstream.clone(),
             ..Scope::new(level, header, &self.facts)
         }
@@ -115,6 +128,11 @@ impl Scope {
         self.set(key, value);
         self.comment_behind(why);
         self.pending = pending;
+    }
+
+    /// Leaves out how requests are passed on, where none are.
+    pub(crate) fn without_proxy(&mut self) {
+        self.table.unset_beneath("proxy.");
     }
 
     /// Whether a key of the table is set.

@@ -1,7 +1,7 @@
 //! Upstreams, and the settings that nginx has where requests are passed on and drover has in the upstream.
 
 use super::{Converter, Scope};
-use crate::document::{Table, key, list, string};
+use crate::document::{Table, inline_table, key, list, string};
 use crate::mapping::Level;
 use crate::report::Outcome;
 use crate::tree::Directive;
@@ -60,6 +60,7 @@ impl Converter {
     pub(super) fn settle_pass(&mut self, scope: &mut Scope) {
         let Some(pass) = scope.pass.clone() else { return };
         if !scope.level.is_of_streams() {
+            settle_path(scope);
             settle_host(scope);
         }
         let settings = scope.of_upstream.clone();
@@ -145,6 +146,14 @@ impl Converter {
         remarks.dedup();
         remarks.into_iter().for_each(|remark| self.report.say(remark));
     }
+}
+
+/// The last rule of the location changes the path to what is passed on.
+fn settle_path(scope: &mut Scope) {
+    let Some(to) = scope.passed_path.take() else { return };
+    let expression = scope.expression.clone().unwrap_or_else(|| string("^"));
+    let rule = [("rewrite", expression), ("to", string(&to)), ("then", string("break"))];
+    scope.push("rules", inline_table(&rule));
 }
 
 /// nginx tells servers their own name unless it is told another. drover passes on what the client says.
