@@ -108,6 +108,12 @@ drover_config::table! {
         /// Whether a request goes on when its client has closed; else false.
         #[example = "false"]
         pub ignore_client_abort: Option<bool> = None,
+        /// Whether error pages stand for errors that servers answer with; else false.
+        #[example = "true"]
+        pub intercept_errors: Option<bool> = None,
+        /// Beginnings of Location in responses, and what stands in their place.
+        #[example = "\"http://127.0.0.1:9000/\" = \"/\""]
+        pub redirects: BTreeMap<String, String> = BTreeMap::new(),
         /// The PROXY protocol, by which servers are told of the client before its request: "v1" or "v2". Each request
         /// then has a connection of its own; else there is none.
         #[example = "\"v2\""]
@@ -160,6 +166,8 @@ impl Proxy {
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),
             ignore_client_abort: self.ignore_client_abort.or(outer.ignore_client_abort),
+            intercept_errors: self.intercept_errors.or(outer.intercept_errors),
+            redirects: if self.redirects.is_empty() { &outer.redirects } else { &self.redirects }.clone(),
             proxy_protocol: self.proxy_protocol.or(outer.proxy_protocol),
         }
     }

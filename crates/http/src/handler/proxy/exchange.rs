@@ -10,18 +10,17 @@ use std::time::Duration;
 
 use drover_event::{Counter, Millis, Stream, StreamError};
 use drover_upstream::proxy_protocol::{Header, encode};
-use drover_upstream::{
-    Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent, hash_key,
-};
+use drover_upstream::{Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent};
 use tracing::{debug, info, warn};
 
-use super::Proxy;
 use super::download::{Download, End, Passed};
 use super::fault::{Blame, Fault};
 use super::memory::{Memory, Trail};
 use super::reframe::{Outgoing, Reframe};
 use super::tunnel::tunnel;
 use super::upload::Upload;
+use super::{Proxy, choice};
+use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -48,6 +47,8 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
     let mut exchange = Exchange {
         asked: Asked { on, head: parts.head, about: parts.about, error_pages: None },
         proxy,
+        // What an error page itself answers is passed on.
+        pages: location.error_pages.as_deref().filter(|_| proxy.intercepts && parts.shown.is_none()),
         changes: Changes { shown: parts.shown, headers: location.headers.as_deref() },
         fate: parts.fate,
         wants_head: location.log.as_ref().is_some_and(|log| log.needs_sent_head),
@@ -79,6 +80,8 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
 struct Exchange<'a> {
     asked: Asked<'a>,
     proxy: &'a Proxy,
+    /// The pages that stand for errors of servers.
+    pages: Option<&'a ErrorPages>,
     changes: Changes<'a>,
     fate: Fate,
     /// The log wants to see the head that is passed on.
@@ -101,10 +104,14 @@ impl Exchange<'_> {
     /// Tries servers until one has answered, or none is left to try.
     async fn run(&mut self, incoming: &mut Incoming<'_>, body: Body) -> Result<(), Fault> {
         let core = self.asked.on.stream.core().clone();
-        let upstream = &self.asked.on.worker.upstreams[self.proxy.upstream];
+        let proxy = self.proxy;
+        let Some((number, key)) = proxy.upstream.of(&self.asked, self.fate) else {
+            return Err(Fault::NoUpstream);
+        };
+        let upstream = &self.asked.on.worker.upstreams[*number];
         let begun = core.now();
         let mut body = self.prepare(incoming, body)?;
-        let mut attempts = upstream.begin(self.key());
+        let mut attempts = upstream.begin(choice::key(key.as_deref(), &self.asked, self.fate));
         let mut before = None;
         loop {
             self.trail.begin(core.now());
@@ -168,14 +175,6 @@ impl Exchange<'_> {
         Ok(body)
     }
 
-    /// The key by which the upstream chooses.
-    fn key(&self) -> u64 {
-        let Some(template) = &self.proxy.key else { return 0 };
-        let mut text = Vec::new();
-        self.asked.with_request(self.fate, |asked| (asked.render)(template, &mut text));
-        hash_key(&text)
-    }
-
     /// Sends the request, and then carries on with both sides at once until the response is passed on.
     async fn converse(
         &mut self,
@@ -191,6 +190,7 @@ impl Exchange<'_> {
         let Exchange {
             asked,
             proxy,
+            pages,
             changes,
             fate,
             wants_head,
@@ -208,6 +208,7 @@ impl Exchange<'_> {
         let download = Download {
             asked,
             proxy,
+            pages: *pages,
             changes: *changes,
             server,
             fate: *fate,
@@ -261,6 +262,11 @@ impl Exchange<'_> {
                     lease.done()
                 }
                 Ok(())
+            }
+            End::Intercepted(status) => {
+                self.trail.last().ended(core.now());
+                lease.done();
+                Err(Fault::Intercepted(status))
             }
             End::Upgraded => {
                 lease.confirm();
