@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use drover_tests::http::{Response, request};
-use drover_tests::http_backend::{HttpBackend, response};
-use drover_tests::{Client, Config, Directory, Drover, Port, process};
+use drover_tests::http_backend::{pattern, response};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, process};
 
 struct Setup {
     _drover: Drover,
@@ -146,9 +146,6 @@ fn interim_responses_are_passed_on_to_those_who_know_them() {
 
 #[test]
 fn large_bodies_come_unharmed_whatever_their_framing() {
-    fn pattern(length: usize) -> Vec<u8> {
-        (0..length).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
-    }
     let backend = HttpBackend::new(|connection| {
         while let Some(request) = connection.request() {
             let (kind, length) = request.target[1..].split_once('/').expect("a kind and a length");
