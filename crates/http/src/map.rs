@@ -150,3 +150,16 @@ fn murmur2(bytes: &[u8]) -> u32 {
     hash = hash.wrapping_mul(M);
     hash ^ (hash >> 15)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_nginx() {
+        // What ngx_murmur_hash2() gives.
+        for (text, want) in [("", 0), ("a", 0x9268_5f5e), ("abcd", 0x2687_3021), ("abcdefg", 0xf9a1_cef3)] {
+            assert_eq!(murmur2(text.as_bytes()), want, "{text}");
+        }
+    }
+}

@@ -120,3 +120,19 @@ impl Leaf for Peers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percentages() {
+        for (text, want) in [("10%", 1000), ("0.5%", 50), ("33.33%", 3333), ("100%", 10_000), ("0%", 0)] {
+            assert_eq!(Share::parse(text), Ok(Share(want)), "{text}");
+            assert_eq!(Share(want).text(), text);
+        }
+        for wrong in ["10", "%", "100.01%", "1.234%", "-1%", "1,5%"] {
+            assert!(Share::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ const ALL: &[Level] = &[Http, Server, Location];
 
 pub(super) const ROWS: &[Row] = &[
     Row { directive: "add_header", becomes: "headers", levels: ALL, how: How::By(add_header) },
-    Row { directive: "expires", becomes: "headers", levels: &[Location], how: How::By(expires) },
+    Row { directive: "expires", becomes: "headers", levels: ALL, how: How::By(expires) },
     Row { directive: "error_page", becomes: "error_pages", levels: ALL, how: How::By(error_page) },
 ];
 
@@ -37,9 +37,9 @@ fn expires(scope: &mut Scope, directive: &Directive) -> Verdict {
         true => return Err("drover has a fixed time here, or one that a map gives".to_owned()),
         false => cache_control(value)?,
     };
-    let Some(value) = value else { return Ok(None) };
-    scope.add_field(Field { name: "Cache-Control".to_owned(), value, always: false });
-    Ok(Some("the field Cache-Control is sent, and no field Expires".to_owned()))
+    let is_sent = value.is_some();
+    scope.set_times(value);
+    Ok(is_sent.then(|| "the field Cache-Control is sent, and no field Expires".to_owned()))
 }
 
 /// The field Cache-Control that goes with a time of `expires`; none for no field.

@@ -16,12 +16,7 @@ use crate::tree::Directive;
 pub(super) const ROWS: &[Row] = &[
     Row { directive: "map", becomes: "maps", levels: &[Http], how: How::By(map) },
     Row { directive: "geo", becomes: "maps", levels: &[Http], how: How::By(geo) },
-    Row {
-        directive: "split_clients",
-        becomes: "drover has nothing that splits by share",
-        levels: &[Http],
-        how: How::Unsupported,
-    },
+    Row { directive: "split_clients", becomes: "maps", levels: &[Http], how: How::By(split_clients) },
 ];
 
 /// What a map is made of, as it is gathered.
@@ -124,6 +119,20 @@ fn geo(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
     }
     write_map(scope, name, of, entries, "networks", networks)
+}
+
+fn split_clients(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [of, name] = exactly(&directive.arguments)?;
+    let mut shares = Vec::new();
+    for entry in directive.inner() {
+        let [value] = exactly(&entry.arguments)?;
+        let value = ("value", string(value));
+        shares.push(match entry.name.as_str() {
+            "*" => inline_table(&[value]),
+            share => inline_table(&[("share", string(share)), value]),
+        });
+    }
+    write_map(scope, name, of, vec![("shares", format!("[{}]", shares.join(", ")))], "values", Table::new(""))
 }
 
 /// The networks that an address, a network or a range of addresses is made of.

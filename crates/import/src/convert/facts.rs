@@ -97,6 +97,11 @@ impl Facts {
         }
     }
 
+    /// Whether the HTTP service has upstreams with names.
+    pub(crate) fn has_http_upstreams(&self) -> bool {
+        !self.http_upstreams.is_empty()
+    }
+
     /// Whether a directive of this name stands anywhere.
     pub(crate) fn says(&self, name: &str) -> bool {
         self.names.contains(name)

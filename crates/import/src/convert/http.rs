@@ -85,6 +85,7 @@ impl Converter {
         match contexts::path(&block.arguments) {
             Ok(path) => {
                 scope.expression = contexts::expression_of(&block.arguments);
+                scope.plain_path = block.arguments.last().cloned().unwrap_or_default();
                 scope.path.clone_from(&path);
                 scope.set("path", path);
             }

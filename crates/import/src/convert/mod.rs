@@ -6,6 +6,7 @@
 
 mod defaults;
 mod facts;
+mod fields;
 mod hoist;
 mod http;
 mod scope;
@@ -16,7 +17,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 pub(crate) use facts::Facts;
-pub(crate) use scope::{Field, Scope};
+pub(crate) use fields::Field;
+pub(crate) use scope::Scope;
 use upstreams::Upstream;
 pub(crate) use upstreams::{Pass, Setting, service};
 

@@ -166,9 +166,30 @@ fn settle_host(scope: &mut Scope) {
     match scope.request_fields.iter().position(is_host) {
         Some(at) if scope.request_fields[at].1 == string("$http_host") => _ = scope.request_fields.remove(at),
         Some(_) => {}
-        None => scope.request_fields.insert(0, ("Host".to_owned(), host)),
+        None => {
+            scope.request_fields.insert(0, ("Host".to_owned(), host));
+            // A server that is told its own name sends clients to it.
+            if scope.redirects_by_default && !scope.proxy_host.starts_with('$') {
+                let pair = default_redirect(scope);
+                scope.redirects.push(pair);
+            }
+        }
     }
     scope.write_request_fields();
+    if !scope.redirects.is_empty() {
+        let pairs: Vec<(&str, String)> =
+            scope.redirects.iter().map(|(from, to)| (from.as_str(), string(to))).collect();
+        scope.set("proxy.redirects", inline_table(&pairs));
+    }
+}
+
+/// What is passed on to, and the location's path in its place.
+fn default_redirect(scope: &Scope) -> (String, String) {
+    let path = scope.pass.as_ref().map_or("", |pass| &pass.around.1);
+    match path {
+        "" => (format!("http://{}/", scope.proxy_host), "/".to_owned()),
+        path => (format!("http://{}{path}", scope.proxy_host), scope.plain_path.clone()),
+    }
 }
 
 /// Servers that drover tries unless told otherwise.
