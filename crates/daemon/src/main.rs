@@ -17,6 +17,7 @@ mod descriptors;
 mod generation;
 mod lock;
 mod log;
+mod log_limit;
 mod log_line;
 mod master;
 mod message;

@@ -134,6 +134,7 @@ impl Config {
                 .label("the daemon may not use it")
                 .help(format!("it may use {}", allowed.join(", ")));
         }
+        self.log.check_levels(findings);
         if process.daemon && matches!(*self.log.file, LogFile::Stderr | LogFile::Stdout) {
             findings
                 .warning(self.log.file.place(), "log lines will be lost")
