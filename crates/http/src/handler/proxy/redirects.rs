@@ -4,17 +4,25 @@ use std::collections::BTreeMap;
 
 /// Beginnings of the field Location, and what stands in their place, the longest first.
 #[derive(Debug)]
-pub(super) struct Redirects(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub(super) struct Redirects(Vec<Redirect>);
+
+#[derive(Debug)]
+struct Redirect {
+    from: Box<[u8]>,
+    to: Box<[u8]>,
+}
 
 const NAME: &[u8] = b"location:";
 
 impl Redirects {
     pub(super) fn new(config: &BTreeMap<String, String>) -> Redirects {
-        let bytes = |text: &String| text.as_bytes().into();
-        let mut pairs: Vec<(Box<[u8]>, Box<[u8]>)> =
-            config.iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
-        pairs.sort_by_key(|(from, _)| usize::MAX - from.len());
-        Redirects(pairs)
+        let redirect = |(from, to): (&String, &String)| Redirect {
+            from: from.as_bytes().into(),
+            to: to.as_bytes().into(),
+        };
+        let mut redirects: Vec<Redirect> = config.iter().map(redirect).collect();
+        redirects.sort_by_key(|redirect| usize::MAX - redirect.from.len());
+        Redirects(redirects)
     }
 
     /// Changes the head that `out` holds from `start` to its end.
@@ -35,7 +43,7 @@ impl Redirects {
                 let spaces = line[NAME.len()..].iter().take_while(|byte| **byte == b' ').count();
                 let value = at + NAME.len() + spaces;
                 let line = &out[value..at + length];
-                if let Some((from, to)) = self.0.iter().find(|(from, _)| line.starts_with(from)) {
+                if let Some(Redirect { from, to }) = self.0.iter().find(|one| line.starts_with(&one.from)) {
                     out.splice(value..value + from.len(), to.iter().copied());
                 }
                 return;
