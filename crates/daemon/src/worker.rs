@@ -305,6 +305,7 @@ impl Shift {
         debug!("ends with {} connections open", worker.core().open_connections());
         drop(worker);
         self.services.finish();
+        log::finish();
         Ok(())
     }
 
@@ -330,8 +331,10 @@ impl Shift {
             }
         }
         let told = self.flags.take_graceful();
-        if (told || drain.take()) && !core.is_draining() {
-            self.drain(core);
+        match told || drain.take() {
+            true if core.is_draining() => core.drain(),
+            true => self.drain(core),
+            false => {}
         }
     }
 

@@ -6,6 +6,7 @@
 //! nobody can foresee, one may be taken for the other; a reader may be told of a session that just ended.
 //! Both must be harmless to it.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -17,12 +18,29 @@ const EMPTY: u64 = 0;
 /// Something was here: a search goes on.
 const REMOVED: u64 = 1;
 
-/// The word that says whether the worker reads its datagram sockets.
+/// The word with the ports whose datagram sockets the worker reads.
 const READING: usize = 0;
-/// The word that says whether others take over its sockets.
+/// The word with the ports whose sockets others take over.
 const FOLLOWED: usize = 1;
 /// Words before the set.
 const HEADER: usize = 8;
+
+/// UDP ports, as a set that fits a word: of two that share a bit, one stands for the other too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports(u64);
+
+impl FromIterator<u16> for Ports {
+    fn from_iter<T: IntoIterator<Item = u16>>(ports: T) -> Self {
+        Self(ports.into_iter().fold(0, |bits, port| bits | 1 << (port % 64)))
+    }
+}
+
+impl Ports {
+    /// Whether a port is in both.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
 
 /// A worker's set of sessions.
 #[derive(Clone, Debug)]
@@ -33,41 +51,60 @@ pub struct SessionTable {
 }
 
 impl SessionTable {
-    /// An empty set for at most `sessions` sessions, which this process and its later children see.
+    /// An empty set for at most `sessions` sessions, in a file that is empty.
     ///
     /// # Errors
-    /// What `mmap(2)` reports.
-    pub fn anonymous(sessions: u32) -> io::Result<Self> {
+    /// What `ftruncate(2)` and `mmap(2)` report.
+    pub fn create(file: &File, sessions: u32) -> io::Result<Self> {
         // At most half full, so that searches stay short.
         let capacity = (sessions as usize * 2).next_power_of_two();
-        Ok(Self { words: Arc::new(SharedWords::anonymous(HEADER + capacity)?), mask: capacity - 1 })
+        Ok(Self { words: Arc::new(SharedWords::create(file, HEADER + capacity)?), mask: capacity - 1 })
     }
 
-    /// Whether the worker reads its datagram sockets now, so that nobody else should.
-    pub fn is_reading(&self) -> bool {
-        self.words[READING].load(Acquire) != 0
+    /// The set that another process has made in this file.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports, and `InvalidData` for a file of another size than such a set has.
+    pub fn open(file: &File) -> io::Result<Self> {
+        let words = usize::try_from(file.metadata()?.len()).unwrap_or(0) / size_of::<u64>();
+        let capacity = words.checked_sub(HEADER).filter(|capacity| capacity.is_power_of_two());
+        let capacity = capacity.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { words: Arc::new(SharedWords::create(file, words)?), mask: capacity - 1 })
     }
 
-    pub(crate) fn is_followed(&self) -> bool {
-        self.words[FOLLOWED].load(Acquire) != 0
+    /// Whether there is nothing that anybody needs to know: no session, and no socket that is read.
+    pub fn is_idle(&self) -> bool {
+        let mut entries = self.words[HEADER..].iter().map(|word| word.load(Acquire));
+        self.reading() == Ports::default() && entries.all(|entry| entry <= REMOVED)
     }
 
-    /// Workers of a later generation take over the sockets: this one stops reading them when it drains.
-    pub fn set_followed(&self) {
-        self.words[FOLLOWED].store(1, Release);
+    /// The ports whose sockets the worker reads now, so that nobody else should.
+    pub fn reading(&self) -> Ports {
+        Ports(self.words[READING].load(Acquire))
+    }
+
+    /// The ports whose sockets others take over.
+    pub(crate) fn followed(&self) -> Ports {
+        Ports(self.words[FOLLOWED].load(Acquire))
+    }
+
+    /// Workers of a later generation take over the sockets of these ports: when this one is asked to drain, it stops
+    /// reading them.
+    pub fn set_followed(&self, ports: Ports) {
+        self.words[FOLLOWED].store(ports.0, Release);
     }
 
     /// Forgets everything: the worker has ended, or begins.
     pub fn clear(&self) {
-        self.set_reading(false);
-        self.words[FOLLOWED].store(0, Release);
+        self.set_reading(Ports::default());
+        self.set_followed(Ports::default());
         self.words[HEADER..].iter().filter(|word| word.load(Acquire) != EMPTY).for_each(|word| {
             word.store(EMPTY, Release);
         });
     }
 
-    pub(crate) fn set_reading(&self, reading: bool) {
-        self.words[READING].store(u64::from(reading), Release);
+    pub(crate) fn set_reading(&self, ports: Ports) {
+        self.words[READING].store(ports.0, Release);
     }
 
     /// Adds a fingerprint that is not in the set. Where there is no room for it, nobody else will know of the
@@ -122,14 +159,20 @@ fn legal(fingerprint: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_sys::memory::anonymous_file;
     use proptest::prelude::*;
     use std::collections::HashSet;
+
+    fn table(sessions: u32) -> SessionTable {
+        let file = anonymous_file(c"sessions").expect("memory");
+        SessionTable::create(&file, sessions).expect("a mapping")
+    }
 
     proptest! {
         /// Against a set, with fingerprints that collide all the time.
         #[test]
         fn behaves_as_a_set(steps in prop::collection::vec((any::<bool>(), 0u64..40), 1..300)) {
-            let table = SessionTable::anonymous(16).expect("memory");
+            let table = table(16);
             let mut model = HashSet::new();
             for (adds, key) in steps {
                 let fingerprint = legal(key * 7 % 64);
@@ -150,19 +193,33 @@ mod tests {
 
     #[test]
     fn a_full_set_is_searched_to_an_end() {
-        let table = SessionTable::anonymous(1).expect("memory");
+        let table = table(1);
         (0..5).for_each(|key| table.insert(10 + key));
         assert!(table.contains(10) && table.contains(11));
         assert!(!table.contains(12) && !table.contains(99));
     }
 
     #[test]
+    fn another_process_sees_the_same_set() {
+        let file = anonymous_file(c"sessions").expect("memory");
+        let own = SessionTable::create(&file, 100).expect("a mapping");
+        let other = SessionTable::open(&file).expect("a mapping");
+        assert!(other.is_idle());
+        own.insert(77);
+        assert!(other.contains(77) && !other.is_idle());
+        file.set_len(1000).expect("another size");
+        assert_eq!(SessionTable::open(&file).expect_err("no set").kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
     fn an_ended_worker_is_forgotten() {
-        let table = SessionTable::anonymous(4).expect("memory");
-        table.set_reading(true);
+        let table = table(4);
+        let ports: Ports = [53, 443].into_iter().collect();
+        table.set_reading(ports);
         table.insert(77);
-        assert!(table.is_reading() && table.contains(77));
+        assert!(table.reading().meets([53].into_iter().collect()) && table.contains(77));
+        assert!(!table.reading().meets([54].into_iter().collect()));
         table.clear();
-        assert!(!table.is_reading() && !table.contains(77));
+        assert!(table.reading() == Ports::default() && !table.contains(77));
     }
 }

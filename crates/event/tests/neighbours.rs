@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use drover_event::{
-    BackendKind, Core, DatagramService, ListenerOptions, Neighbour, Neighbourhood, Notifier, Session,
+    BackendKind, Core, DatagramService, ListenerOptions, Neighbour, Neighbourhood, Notifier, Ports, Session,
     SessionTable, Settings, Shared, Stats, Strategy, Worker,
 };
 use nix::sys::socket::{
@@ -71,7 +71,8 @@ impl Member {
         let own_order = Arc::clone(&order);
         let (told, tell) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let table = SessionTable::anonymous(64).expect("memory");
+            let memory = drover_sys::memory::anonymous_file(c"sessions").expect("memory");
+            let table = SessionTable::create(&memory, 64).expect("a mapping");
             let shared = Shared {
                 stats: Stats::private().expect("memory"),
                 mutex: None,
@@ -159,10 +160,10 @@ fn a_generation_that_follows_leaves_sessions_where_they_are() {
             assert_eq!(ask(&first, address, "b"), "old1 b", "round {round}: one of them reads");
         }
         assert_eq!(ask(&second, address, "c"), "old2 c");
-        old.known.table.set_followed();
+        old.known.table.set_followed([address.port()].into_iter().collect());
         old.order(DRAIN);
         let stopped = Instant::now();
-        while old.known.table.is_reading() {
+        while old.known.table.reading() != Ports::default() {
             assert!(stopped.elapsed() < LIMIT, "the old worker stops reading");
             std::thread::yield_now();
         }

@@ -97,6 +97,20 @@ impl Table {
         self.lines.push(Line::Entry { key: key.to_owned(), value, behind: None });
     }
 
+    /// Takes a key out again.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.lines.retain(|line| !matches!(line, Line::Entry { key: present, .. } if present == key));
+    }
+
+    /// Takes all keys out that begin so.
+    pub(crate) fn unset_beneath(&mut self, beginning: &str) {
+        self.lines.retain(|line| !matches!(line, Line::Entry { key, .. } if key.starts_with(beginning)));
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.lines.iter().any(|line| matches!(line, Line::Entry { key: present, .. } if present == key))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

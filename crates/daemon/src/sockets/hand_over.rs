@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
+use drover_event::Ports;
 use drover_sys::listen;
 use thiserror::Error;
 use tracing::warn;
@@ -52,6 +53,16 @@ impl Sockets {
             };
             groups.push((handed, sockets));
         }
+        groups.extend(self.kept.iter().map(|(address, kept)| {
+            let handed = Handed {
+                address: name_of(address),
+                ipv6_only: address.ipv6_only,
+                count: kept.len(),
+                file: false,
+                passed: false,
+            };
+            (handed, kept.iter().map(|socket| socket.as_fd()).collect())
+        }));
         groups
     }
 
@@ -175,6 +186,15 @@ impl Sockets {
             }
         }
     }
+}
+
+/// The ports on which somebody else receives datagrams.
+pub(crate) fn datagram_ports(others: &Holdings) -> Ports {
+    let port = |name: &String| match named(name)? {
+        (true, ListenAddress::Tcp(address)) => Some(address.port()),
+        _ => None,
+    };
+    others.keys().filter_map(port).collect()
 }
 
 /// An address in the words of a hand-over: as the config writes it, with `udp:` before one for datagrams.

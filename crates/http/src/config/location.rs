@@ -44,6 +44,9 @@ drover_config::table! {
         /// Directory of the files to serve; else the server's.
         #[example = "\"/srv/www\""]
         pub root: Option<Located<PathBuf>> = None,
+        /// Directory that stands in place of the location's path; with an exact path, the file for it.
+        #[example = "\"/srv/uploads\""]
+        pub alias: Option<Located<PathBuf>> = None,
         /// Files that stand for a directory; else the server's.
         #[example = "[\"index.html\"]"]
         pub index: Option<Vec<Located<String>>> = None,
@@ -66,8 +69,8 @@ drover_config::table! {
         /// How the daemon is: "json", "openmetrics", or "page" for people; see `access` for who may know.
         #[example = "\"openmetrics\""]
         pub status: Option<Located<StatusForm>> = None,
-        /// Passes requests on: "http://" and the name of an upstream or an address; with a path, that stands in
-        /// place of the location's.
+        /// Passes requests on: "http://" and the name of an upstream, which may be a text with variables, or an
+        /// address; with a path, that stands in place of the location's.
         #[example = "\"http://app\""]
         pub proxy_pass: Option<Located<String>> = None,
         /// How requests are passed on; where it is silent, as [http.proxy] says.
@@ -99,6 +102,7 @@ impl Location {
             limit_requests: None,
             limit_connections: None,
             root: None,
+            alias: None,
             index: None,
             autoindex: None,
             precompressed: None,

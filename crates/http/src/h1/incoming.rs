@@ -20,12 +20,14 @@ pub(crate) struct Incoming<'a> {
     filled: usize,
     /// Bytes that were read in all.
     length: u64,
+    /// More was received, over what was there.
+    has_received: bool,
 }
 
 impl<'a> Incoming<'a> {
     /// `room` is the input behind the head, of which `filled` bytes are received.
     pub(crate) fn new(on: &'a Conversation, room: &'a mut [u8], filled: usize) -> Incoming<'a> {
-        Incoming { on, room, read: 0, filled, length: 0 }
+        Incoming { on, room, read: 0, filled, length: 0, has_received: false }
     }
 
     /// What was received and is not read yet.
@@ -49,6 +51,11 @@ impl<'a> Incoming<'a> {
         self.length
     }
 
+    /// Whether what was there at first is there no longer.
+    pub(crate) fn has_received(&self) -> bool {
+        self.has_received
+    }
+
     /// Where the unread bytes begin and end in the room.
     pub(crate) fn span(&self) -> (usize, usize) {
         (self.read, self.filled)
@@ -60,6 +67,7 @@ impl<'a> Incoming<'a> {
         self.on.stream.set_read_timeout(self.on.worker.plan.timeouts.body);
         self.room.copy_within(self.read..self.filled, 0);
         (self.read, self.filled) = (0, self.filled - self.read);
+        self.has_received = true;
         let count = self.on.stream.receive(&mut self.room[self.filled..]).await?;
         self.filled += count;
         Ok(count)

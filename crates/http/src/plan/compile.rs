@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use drover_config::Located;
 use drover_service::access_log::LogPlan;
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
@@ -17,11 +16,11 @@ use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
-use crate::handler::files::Files;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
+use crate::handler::files::{Alias, Files};
 use crate::handler::fixed::Fixed;
-use crate::handler::proxy::{Destination, Proxy};
+use crate::handler::proxy::{Choice, Destination, Proxy};
 use crate::handler::status::{Source, Status};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
@@ -226,15 +225,19 @@ impl<'a> Compiler<'a> {
             }
             None => None,
         };
-        let root = config.root.as_ref().or(server.root.as_ref());
+        let root = config.root.as_ref().or(server.root.as_ref()).map(|root| &**root);
+        let files_at = match &config.alias {
+            Some(alias) => Some(Alias::of(alias, &config.path)),
+            None => root.map(|root| (root.to_path_buf(), None)),
+        };
         let compression = self.compression(config);
-        let handler = match (&config.return_, &config.proxy_pass, root) {
+        let handler = match (&config.return_, &config.proxy_pass, files_at) {
             _ if let Some(form) = &config.status => Handler::Status(Status::new(**form, self.status.clone())),
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }
             (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
-            (None, None, Some(root)) => self.files(root, server, config, compression)?,
+            (None, None, Some((root, alias))) => self.files(root, alias, server, config, compression)?,
             (None, None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
@@ -249,7 +252,12 @@ impl<'a> Compiler<'a> {
             gate: self.gate(server, config, &of)?,
             error_pages: error_pages.map(Rc::new),
             headers: headers.map(Rc::new),
-            root: root.map(|root| root.as_os_str().as_encoded_bytes().into()).unwrap_or_default(),
+            root: config
+                .alias
+                .as_deref()
+                .or(root)
+                .map(|root| root.as_os_str().as_encoded_bytes().into())
+                .unwrap_or_default(),
             delay: config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero()),
             log,
             body_limit: config.client_body_size.unwrap_or(self.config.client_body_size).bytes(),
@@ -324,15 +332,29 @@ impl<'a> Compiler<'a> {
         Ok(rules)
     }
 
+    /// The choice among all upstreams that have names.
+    fn choice(&mut self, text: &str, of: &str) -> Result<Choice, PlanError> {
+        let wrong = |source| PlanError::Location { path: of.to_owned(), source };
+        let template = self.own.template(text).map_err(wrong)?;
+        let mut known = BTreeMap::new();
+        for name in self.config.upstreams.keys() {
+            known.insert(name.as_bytes().into(), self.upstreams.find(name, &self.own)?);
+        }
+        Ok(Choice::ByName(template, Rc::new(known)))
+    }
+
     fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
         let path = || location.path.to_string();
         let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
-        let (upstream, key) = self.upstreams.find(pass.server, &self.own)?;
+        let upstream = match pass.server.contains('$') {
+            true => self.choice(pass.server, &path())?,
+            false => Choice::One(self.upstreams.find(pass.server, &self.own)?),
+        };
         let matched = match &*location.path {
             PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix) => prefix.len(),
             PathMatch::Exact(_) | PathMatch::Expression(_) | PathMatch::Named(_) => usize::MAX,
         };
-        let to = Destination { upstream, key, pass, matched, max_headers: self.config.max_headers as usize };
+        let to = Destination { upstream, pass, matched, max_headers: self.config.max_headers as usize };
         let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
         Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
             .map_err(|source| PlanError::Location { path: path(), source })
@@ -340,14 +362,15 @@ impl<'a> Compiler<'a> {
 
     fn files(
         &mut self,
-        root: &Located<PathBuf>,
+        root: PathBuf,
+        alias: Option<Alias>,
         server: &config::Server,
         config: &config::Location,
         compression: Compression,
     ) -> Result<Handler, PlanError> {
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
-        self.roots.push(root.to_path_buf());
+        self.roots.push(root);
         let index = config.index.as_ref().unwrap_or(&server.index);
         let precompressed = config.precompressed.as_ref().unwrap_or(&server.precompressed);
         let named = |name: &str| self.names.get(name).copied();
@@ -355,6 +378,7 @@ impl<'a> Compiler<'a> {
         let try_files = texts.map(|texts| TryFiles::new(texts, &self.own, named)).transpose();
         Ok(Handler::Files(Files {
             root: number,
+            alias,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
             autoindex: config.autoindex.unwrap_or(server.autoindex),
             precompressed: compression::each_once(precompressed),

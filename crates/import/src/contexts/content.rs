@@ -12,10 +12,19 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
     Row { directive, becomes, levels, how }
 }
 
+const ALL: &[Level] = &[Http, Server, Location];
+
 pub(super) const ROWS: &[Row] = &[
     row("root", "root", &[Server, Location], How::By(root)),
+    row("alias", "alias", &[Location], How::By(alias)),
+    row("try_files", "try_files", &[Location], How::By(try_files)),
     row("index", "index", &[Server, Location], How::By(index)),
     row("autoindex", "autoindex", &[Server, Location], How::Flag),
+    row("stub_status", "status", &[Server, Location], How::By(stub_status)),
+    row("autoindex_exact_size", "the listing has a form of its own", ALL, How::Nothing),
+    row("autoindex_localtime", "the listing has a form of its own", ALL, How::Nothing),
+    row("autoindex_format", "the listing is a page", ALL, How::By(autoindex_format)),
+    row("charset", "types, return.content_type", &[Http], How::By(charset)),
     row("types", "types", &[Http], How::By(types)),
     row(
         "default_type",
@@ -53,9 +62,33 @@ fn root(scope: &mut Scope, directive: &Directive) -> Verdict {
     if has_variable(path) {
         return Err("a root has no variables in drover".to_owned());
     }
-    let (path, remark) = scope.directories.at_prefix(path);
+    let (path, remark) = scope.facts.directories.at_prefix(path);
     scope.set("root", string(&path));
     Ok(remark)
+}
+
+fn alias(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [path] = exactly(&directive.arguments)?;
+    if has_variable(path) {
+        return Err("a directory has no variables in drover".to_owned());
+    }
+    if !scope.path.starts_with('"') && !scope.path.contains("exact =") && !scope.path.contains("prefix =") {
+        return Err("an expression has no path in place of which a directory could stand".to_owned());
+    }
+    let (path, remark) = scope.facts.directories.at_prefix(path);
+    scope.set("alias", string(&path));
+    let slashes = [scope.path.trim_end_matches([' ', '}', '"']).ends_with('/'), path.ends_with('/')];
+    let uneven = scope.path.starts_with('"') && slashes[0] != slashes[1];
+    Ok(remark.or(uneven.then(|| "what stands behind the location's path begins with \"/\"".to_owned())))
+}
+
+fn try_files(scope: &mut Scope, directive: &Directive) -> Verdict {
+    if directive.arguments.len() < 2 {
+        return Err("files and what happens without them are expected".to_owned());
+    }
+    let texts: Vec<String> = directive.arguments.iter().map(|text| string(text)).collect();
+    scope.set("try_files", list(&texts));
+    Ok(None)
 }
 
 fn index(scope: &mut Scope, directive: &Directive) -> Verdict {
@@ -88,6 +121,54 @@ fn types(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
     }
     Ok(Some("types that drover knows by itself stay known".to_owned()))
+}
+
+fn stub_status(scope: &mut Scope, _: &Directive) -> Verdict {
+    scope.set("status", string("json"));
+    Ok(Some("the numbers are those of drover, as JSON".to_owned()))
+}
+
+fn autoindex_format(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [form] = exactly(&directive.arguments)?;
+    if form == "html" { Ok(None) } else { Err("the listing is a page".to_owned()) }
+}
+
+/// The block has noted it.
+fn charset(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [name] = exactly(&directive.arguments)?;
+    if has_variable(name) { Err("a charset has a fixed name in drover".to_owned()) } else { Ok(None) }
+}
+
+/// Types that nginx adds a charset to, and extensions that they go with.
+const WITH_CHARSET: &[(&str, &[&str])] = &[
+    ("text/html", &["html", "htm", "shtml"]),
+    ("text/xml", &["xml"]),
+    ("text/plain", &["txt"]),
+    ("text/vnd.wap.wml", &["wml"]),
+    ("application/javascript", &["js"]),
+    ("application/rss+xml", &["rss"]),
+];
+
+/// A type with the charset that goes with it.
+pub(super) fn with_charset(kind: &str, charset: Option<&str>) -> String {
+    match charset {
+        Some(charset) if WITH_CHARSET.iter().any(|(known, _)| *known == kind) => {
+            format!("{kind}; charset={charset}")
+        }
+        _ => kind.to_owned(),
+    }
+}
+
+/// Writes the types of the service's files that have a charset.
+pub(crate) fn write_charsets(scope: &mut Scope) {
+    let Some(charset) = scope.charset.clone() else { return };
+    for (kind, extensions) in WITH_CHARSET {
+        for extension in *extensions {
+            let key = format!("types.{extension}");
+            // nginx's table of types has one for each of them.
+            scope.set(&key, string(&format!("{kind}; charset={charset}")));
+        }
+    }
 }
 
 fn gzip_static(scope: &mut Scope, directive: &Directive) -> Verdict {

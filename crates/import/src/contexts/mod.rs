@@ -7,12 +7,17 @@ pub(crate) mod limits;
 mod listen;
 mod logs;
 mod main;
+mod maps;
 mod proxy;
 mod rules;
+mod stream;
+mod variables;
 
 use crate::mapping::Row;
 
-pub(crate) use http::path;
+pub(crate) use content::write_charsets;
+pub(crate) use http::{expression_of, path};
+pub(crate) use variables::translated;
 
 /// All rows.
 pub(crate) const ROWS: &[&[Row]] = &[
@@ -23,8 +28,10 @@ pub(crate) const ROWS: &[&[Row]] = &[
     content::ROWS,
     fields::ROWS,
     rules::ROWS,
+    maps::ROWS,
     logs::ROWS,
     proxy::ROWS,
+    stream::ROWS,
 ];
 
 /// Whether a text has a variable in it.

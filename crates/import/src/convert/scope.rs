@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use super::fields::{Field, Fields};
 use crate::contexts::limits::Refusals;
-use crate::directories::Directories;
+use crate::convert::{Facts, Pass, Setting};
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
 
@@ -17,42 +18,66 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
-    pub(crate) directories: Rc<Directories>,
+    /// What texts are encoded in, if it is said.
+    pub(crate) charset: Option<String>,
+    /// The location's path, and as TOML.
+    pub(crate) plain_path: String,
+    pub(crate) path: String,
+    /// The location's expression, as TOML.
+    pub(crate) expression: Option<String>,
+    /// What servers call themselves where they send clients, and what stands in its place.
+    pub(crate) redirects: Vec<(String, String)>,
+    /// nginx's own such pair counts.
+    pub(crate) redirects_by_default: bool,
+    /// The path that takes the place of the request's where it is passed on.
+    pub(crate) passed_path: Option<String>,
+    /// No step of the rewrite module follows the directive at hand.
+    pub(crate) rules_are_over: bool,
+    pub(crate) facts: Rc<Facts>,
+    /// What the block passes on to.
+    pub(crate) pass: Option<Pass>,
+    /// What nginx calls `$proxy_host`.
+    pub(crate) proxy_host: String,
+    /// What is asked of the upstream that it passes on to.
+    pub(crate) of_upstream: Vec<Setting>,
+    /// Nobody is let in, and drover has no key to say so.
+    pub(crate) is_closed: bool,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
     last: Option<usize>,
-    fields: Vec<Field>,
-    request_fields: Vec<(String, String)>,
+    fields: Fields,
+    pub(crate) request_fields: Vec<(String, String)>,
     /// Lists that several directives add to, by key; as TOML.
     lists: Vec<(&'static str, Vec<String>)>,
     /// Tables that stand behind this one.
     pub(crate) behind: Vec<Table>,
 }
 
-/// A field that responses get.
-pub(crate) struct Field {
-    pub(crate) name: String,
-    pub(crate) value: String,
-    /// On responses with any status.
-    pub(crate) always: bool,
-}
-
-/// The statuses of responses that `add_header` changes unless it says `always`.
-const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
-
 impl Scope {
-    pub(crate) fn new(level: Level, header: &str, directories: &Rc<Directories>) -> Scope {
+    pub(crate) fn new(level: Level, header: &str, facts: &Rc<Facts>) -> Scope {
         Scope {
             level,
             table: Table::new(header),
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
-            directories: Rc::clone(directories),
+            charset: None,
+            plain_path: String::new(),
+            path: String::new(),
+            expression: None,
+            redirects: Vec::new(),
+            redirects_by_default: true,
+            passed_path: None,
+            rules_are_over: false,
+            facts: Rc::clone(facts),
+            pass: None,
+            proxy_host: String::new(),
+            of_upstream: Vec::new(),
+            is_closed: false,
             pending: Vec::new(),
             last: None,
-            fields: Vec::new(),
+            fields: Fields::default(),
             request_fields: Vec::new(),
             lists: Vec::new(),
             behind: Vec::new(),
@@ -64,7 +89,10 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
-            ..Scope::new(level, header, &self.directories)
+            fields: self.fields.inside(),
+            charset: self.charset.clone(),
+            of_upstream: self.of_upstream.clone(),
+            ..Scope::new(level, header, &self.facts)
         }
     }
 
@@ -90,6 +118,24 @@ impl Scope {
         &mut self.behind[place]
     }
 
+    /// Sets a key to what nobody said.
+    pub(crate) fn set_default(&mut self, key: &str, value: String, why: &str) {
+        let pending = std::mem::take(&mut self.pending);
+        self.set(key, value);
+        self.comment_behind(why);
+        self.pending = pending;
+    }
+
+    /// Leaves out how requests are passed on, where none are.
+    pub(crate) fn without_proxy(&mut self) {
+        self.table.unset_beneath("proxy.");
+    }
+
+    /// Whether a key of the table is set.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.has(key)
+    }
+
     /// Adds to a list.
     pub(crate) fn push(&mut self, key: &'static str, value: String) {
         let place = self.lists.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
@@ -106,6 +152,10 @@ impl Scope {
 
     /// Lets nobody in.
     pub(crate) fn close(&mut self) {
+        if self.level == Level::StreamServer {
+            self.is_closed = true;
+            return;
+        }
         self.lists.retain(|(key, _)| *key != "access");
         self.push("access", string("deny all"));
     }
@@ -115,32 +165,55 @@ impl Scope {
         self.lists.iter().find(|(known, _)| *known == key).map_or(0, |(_, values)| values.len())
     }
 
+    /// Asks the upstream that the block passes on to for a setting; the last word counts.
+    pub(crate) fn ask_upstream(&mut self, key: &'static str, value: String) -> Option<String> {
+        self.of_upstream.retain(|known| known.key != key);
+        self.of_upstream.push(Setting { key, value });
+        None
+    }
+
     /// Adds a field to responses.
     pub(crate) fn add_field(&mut self, field: Field) {
-        self.fields.push(field);
-        let changes: Vec<String> =
-            [true, false].into_iter().filter_map(|always| self.change(always)).collect();
-        let text = if let [change] = changes.as_slice() { change.clone() } else { lines(&changes) };
+        self.fields.add(field);
+        self.write_fields();
+    }
+
+    /// Takes a field out of responses.
+    pub(crate) fn hide_field(&mut self, name: &str) {
+        self.fields.hide(name);
+        self.write_fields();
+    }
+
+    /// Sets the field Cache-Control of responses, or leaves it as it is.
+    pub(crate) fn set_times(&mut self, times: Option<String>) {
+        self.fields.set_times(times);
+        self.write_fields();
+    }
+
+    fn write_fields(&mut self) {
+        let text = match self.fields.changes().as_slice() {
+            [change] => change.clone(),
+            changes => lines(changes),
+        };
         self.set("headers", text);
     }
 
-    fn change(&self, always: bool) -> Option<String> {
-        let chosen = self.fields.iter().filter(|field| field.always == always);
-        let chosen: Vec<(&str, String)> =
-            chosen.map(|field| (field.name.as_str(), string(&field.value))).collect();
-        let mut parts = vec![("add", inline_table(&chosen))];
-        if !always {
-            parts.push(("statuses", USUAL_STATUSES.to_owned()));
-        }
-        (!chosen.is_empty()).then(|| inline_table(&parts))
+    /// Sets a field of requests that are passed on; of several of one name the last counts.
+    pub(crate) fn set_request_field(&mut self, name: &str, value: &str) {
+        self.request_fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.request_fields.push((name.to_owned(), string(value)));
+        self.write_request_fields();
     }
 
-    /// Sets a field of requests that are passed on.
-    pub(crate) fn set_request_field(&mut self, name: &str, value: &str) {
-        self.request_fields.push((name.to_owned(), string(value)));
+    /// Writes the fields of requests.
+    pub(crate) fn write_request_fields(&mut self) {
+        const KEY: &str = "proxy.request_headers";
         let fields: Vec<(&str, String)> =
             self.request_fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        self.set("proxy.request_headers", inline_table(&[("set", inline_table(&fields))]));
+        match fields.is_empty() {
+            true => self.table.unset(KEY),
+            false => self.set(KEY, inline_table(&[("set", inline_table(&fields))])),
+        }
     }
 
     /// A comment that stands above what comes next.
@@ -192,6 +265,7 @@ impl Scope {
 fn lines(values: &[String]) -> String {
     match values {
         [value] => format!("[{value}]"),
+        [] => "[]".to_owned(),
         values => {
             let lines: String = values.iter().map(|value| format!("    {value},\n")).collect();
             format!("[\n{lines}]")

@@ -11,7 +11,9 @@ use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
 use super::respond::{self, Terms};
-use super::upload::send_all;
+use super::spool::Spool;
+use super::upload::flush;
+use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -48,6 +50,8 @@ pub(super) enum End {
     },
     /// Its head is, and what follows is another protocol.
     Upgraded,
+    /// It is an error with this status, for which an error page stands. Nothing of it was passed on.
+    Intercepted(u16),
 }
 
 /// The server's side.
@@ -55,6 +59,8 @@ pub(super) struct Download<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
     /// What is done to the head that is passed on.
+    /// The pages that stand for errors of servers.
+    pub(super) pages: Option<&'a ErrorPages>,
     pub(super) changes: Changes<'a>,
     pub(super) server: &'a Stream,
     /// What becomes of the client's connection, as far as the request goes.
@@ -74,6 +80,8 @@ pub(super) struct Download<'a> {
     pub(super) partial: &'a mut Vec<u8>,
     pub(super) one: &'a mut Try,
     pub(super) passed: &'a mut Passed,
+    /// What the client does not take at once of a body that is buffered.
+    pub(super) spool: &'a mut Option<Spool>,
 }
 
 enum Next {
@@ -90,11 +98,19 @@ impl Download<'_> {
         loop {
             self.server.readable().await.map_err(Fault::Wait)?;
             let core = self.server.core();
-            let next = core.with_scratch(|scratch| self.receive_head(scratch))?;
-            self.flush().await?;
-            match next {
-                Next::Head => self.server.set_read_timeout(self.proxy.read_timeout),
-                Next::Body(body) => return self.pass_body(body).await,
+            match core.with_scratch(|scratch| self.receive_head(scratch))? {
+                Next::Head => {
+                    self.flush().await?;
+                    self.server.set_read_timeout(self.proxy.read_timeout);
+                }
+                Next::Body(body) if self.proxy.buffering.responses > 0 => {
+                    return self.pass_buffered(body).await;
+                }
+                Next::Body(body) => {
+                    self.flush().await?;
+                    return self.pass_body(body).await;
+                }
+                // The server is done: what is left in the output is none of its concern.
                 Next::End(end) => return Ok(end),
             }
         }
@@ -177,6 +193,9 @@ impl Download<'_> {
         if self.may_leave && self.proxy.retry.statuses.contains(&status) {
             return Err(Fault::Answer(status));
         }
+        if self.pages.is_some_and(|pages| pages.find(status).is_some()) {
+            return Ok(Next::End(End::Intercepted(status)));
+        }
         let framing = self.head.framing(self.asked.head.method);
         // A client that is still sending would take what we do not read for the next request's.
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
@@ -185,6 +204,7 @@ impl Download<'_> {
         let (parsed, output) = (&*self.head, &mut *self.output);
         self.asked
             .with_request(terms.fate, |request| respond::push_head(request, parsed, head, terms, output));
+        self.proxy.redirects.apply(self.output, before);
         let body = Body::new(framing, u64::MAX).map_err(Fault::InvalidHead)?;
         let mut body = Reframe::new(body, terms.outgoing);
         let (mut status, mut head_end) = (status, self.output.len());
@@ -229,7 +249,7 @@ impl Download<'_> {
         }
     }
 
-    fn whole_end(&self, excess: bool) -> End {
+    pub(super) fn whole_end(&self, excess: bool) -> End {
         let closes = self.head.framing(self.asked.head.method) == Framing::UntilClose;
         End::Whole { reusable: !excess && !closes && self.head.keeps() }
     }
@@ -259,18 +279,8 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Sends the output.
     async fn flush(&mut self) -> Result<(), Fault> {
-        if self.output.is_empty() {
-            return Ok(());
-        }
-        let client = &self.asked.on.stream;
-        client.set_phase(Phase::Sending);
-        let timeout = self.asked.on.worker.plan.timeouts.send;
-        send_all(client, &self.output[*self.sent..], timeout).await.map_err(Fault::ClientSend)?;
-        self.output.clear();
-        *self.sent = 0;
-        Ok(())
+        flush(self.asked.on, self.output, self.sent).await
     }
 
     /// Passes on what is left of the body.
@@ -286,10 +296,10 @@ impl Download<'_> {
             let core = self.server.core();
             let ended =
                 core.with_scratch(|scratch| self.relay(&mut scratch[..RELAYED], &mut body, &mut excess))?;
-            self.flush().await?;
-            if ended {
+            if ended || body.body.is_done() {
                 break;
             }
+            self.flush().await?;
         }
         Ok(self.whole_end(excess))
     }

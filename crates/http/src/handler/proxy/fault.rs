@@ -1,6 +1,6 @@
 //! What goes wrong when a request is passed on: what it was, whose fault, and what follows from it.
 
-use drover_event::StreamError;
+use drover_event::{Counter, StreamError};
 use drover_upstream::{Cause, Failure, NoPeer};
 
 use crate::h1::rule::Refusal;
@@ -8,6 +8,12 @@ use crate::h1::rule::Refusal;
 /// Why a request could not be passed on, or its response not be passed back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
+    /// A text names an upstream that there is not.
+    #[error("there is no such upstream")]
+    NoUpstream,
+    /// An error page stands for what the server answers.
+    #[error("the server answered {0}")]
+    Intercepted(u16),
     /// No server, or no connection with one.
     #[error("{0}")]
     Connect(#[from] Failure),
@@ -44,6 +50,9 @@ pub(crate) enum Fault {
     /// The body's framing is broken.
     #[error("invalid body of a response: {0}")]
     InvalidBody(Refusal),
+    /// A connection with another protocol was silent for too long, or broke.
+    #[error("tunnel: {0}")]
+    Tunnel(#[source] StreamError),
     /// The client closed, or its connection broke, before it had its response.
     #[error("the client closed")]
     ClientClosed,
@@ -85,7 +94,11 @@ impl Fault {
             Fault::NoResponse | Fault::CutHead | Fault::CutBody => Cause::Closed,
             Fault::InvalidHead(_) | Fault::InvalidBody(_) | Fault::Upgrade | Fault::Interim => Cause::Invalid,
             Fault::Answer(_) => Cause::Answer,
-            Fault::ClientClosed
+            Fault::NoUpstream
+            | Fault::Intercepted(_)
+            // Who is to blame is theirs to know.
+            | Fault::Tunnel(_)
+            | Fault::ClientClosed
             | Fault::ClientCut
             | Fault::ClientTimedOut
             | Fault::ClientInvalid(_)
@@ -97,7 +110,9 @@ impl Fault {
     pub(crate) fn blame(&self) -> Blame {
         match (self, self.cause()) {
             (_, Some(Cause::Local)) => Blame::Worker,
-            (_, Some(_)) | (Fault::Connect(_), None) => Blame::Server,
+            (_, Some(_)) | (Fault::Connect(_) | Fault::NoUpstream | Fault::Intercepted(_), None) => {
+                Blame::Server
+            }
             (_, None) => Blame::Client,
         }
     }
@@ -109,7 +124,7 @@ impl Fault {
             Fault::Connect(Failure::NoPeer(NoPeer::Down | NoPeer::Full | NoPeer::Unresolved)) => 503,
             Fault::ClientTimedOut => 408,
             Fault::ClientInvalid(refusal) => refusal.rule.status(),
-            Fault::Answer(status) => *status,
+            Fault::Answer(status) | Fault::Intercepted(status) => *status,
             _ => match (self.blame(), self.cause()) {
                 (Blame::Client, _) => 499,
                 (Blame::Worker, _) => 503,
@@ -137,10 +152,14 @@ impl Fault {
             Fault::Upgrade => "upgrade_unasked",
             Fault::Interim => "too_many_interim",
             Fault::Answer(_) => "answer",
+            Fault::NoUpstream => "no_upstream",
+            Fault::Intercepted(_) => "intercepted",
             Fault::Receive(StreamError::TimedOut) => "body_timed_out",
             Fault::Receive(_) => "body_reset",
             Fault::CutBody => "body_cut",
             Fault::InvalidBody(_) => "body_invalid",
+            Fault::Tunnel(StreamError::TimedOut) => "tunnel_timed_out",
+            Fault::Tunnel(_) => "tunnel_reset",
             Fault::ClientClosed => "client_closed",
             Fault::ClientCut => "client_cut",
             Fault::ClientTimedOut => "client_timed_out",
@@ -148,6 +167,21 @@ impl Fault {
             Fault::ClientSend(StreamError::TimedOut) => "client_send_timed_out",
             Fault::ClientSend(_) => "client_reset",
         }
+    }
+}
+
+/// The counter of a cause.
+pub(super) fn counter(cause: Cause) -> Counter {
+    match cause {
+        Cause::Refused => Counter::UpstreamRefused,
+        Cause::ConnectTimedOut => Counter::UpstreamConnectTimeouts,
+        Cause::SendTimedOut => Counter::UpstreamSendTimeouts,
+        Cause::ReceiveTimedOut => Counter::UpstreamReceiveTimeouts,
+        Cause::Closed => Counter::UpstreamClosed,
+        Cause::Reset => Counter::UpstreamReset,
+        Cause::Invalid => Counter::UpstreamInvalid,
+        Cause::Answer => Counter::UpstreamAnswers,
+        Cause::Local => Counter::UpstreamLocal,
     }
 }
 

@@ -2,26 +2,33 @@
 //!
 //! Read [`exchange`] first: one request, from top to bottom. Beside it stand the heads that go out
 //! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes),
-//! and what goes wrong ([`fault`]).
+//! what goes wrong ([`fault`]) and what follows from it ([`verdict`]).
 //!
 //! Invariants: nothing is repeated that a server may have acted on, unless twice is as good as once; a response
 //! that is not whole never looks whole to the client; a connection with a server is used again only if the
 //! response on it was whole and nothing followed it. What a slow side holds up is at most one scratch buffer of
-//! the worker, one kernel pipe and two socket buffers in each direction.
+//! the worker, one kernel pipe and two socket buffers in each direction, and on a disk, where the config wants that
+//! ([`collect`], [`buffered`], [`spool`]), as much as it allows.
 
+mod buffered;
+mod choice;
+mod collect;
 mod download;
 mod exchange;
 mod fault;
 mod forward;
 mod memory;
+mod redirects;
 mod reframe;
 mod respond;
+mod spool;
 mod tunnel;
 mod upload;
+mod verdict;
 
-use std::rc::Rc;
 use std::time::Duration;
 
+use drover_config::Size;
 use drover_service::TemplateError;
 use drover_upstream::Cause;
 use drover_upstream::proxy_protocol::Version;
@@ -31,19 +38,19 @@ use crate::config::Failure;
 use crate::h1::head::Limits;
 use crate::h1::method::Method;
 use crate::own::OwnVariables;
-use crate::variables::Template;
 
+pub(crate) use choice::Choice;
 pub(crate) use exchange::pass_on;
 pub(crate) use memory::{Memory, Told, Trail};
 
 /// A location that passes requests on.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    /// Number of the upstream among the worker's.
-    pub(crate) upstream: usize,
+    upstream: Choice,
     forward: forward::Forward,
-    /// The key by which the upstream chooses, where it chooses by one.
-    key: Option<Rc<Template>>,
+    redirects: redirects::Redirects,
+    /// Error pages stand for errors of servers.
+    intercepts: bool,
     /// Bounds on the heads of responses.
     limits: Limits,
     send_timeout: Duration,
@@ -51,16 +58,14 @@ pub(crate) struct Proxy {
     tunnel_timeout: Duration,
     ignores_abort: bool,
     retry: Retry,
+    buffering: spool::Buffering,
     /// The header that is sent first, on a connection of the client's own.
     proxy_protocol: Option<Version>,
 }
 
 /// How a location and its upstream go together.
 pub(crate) struct Destination<'a> {
-    /// Number of the upstream among the worker's.
-    pub(crate) upstream: usize,
-    /// The key by which it chooses.
-    pub(crate) key: Option<Rc<Template>>,
+    pub(crate) upstream: Choice,
     /// What `proxy_pass` says.
     pub(crate) pass: config::ProxyPass<'a>,
     /// How many bytes of a path the location's own path takes.
@@ -71,6 +76,8 @@ pub(crate) struct Destination<'a> {
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_TUNNEL_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Where bodies are buffered if the config says nothing.
+const DEFAULT_BUFFER_DIR: &str = "/var/tmp";
 /// The largest head of a response where the config says nothing.
 pub(crate) const DEFAULT_HEADER_SIZE: usize = 16 * 1024;
 
@@ -82,9 +89,10 @@ impl Proxy {
         own: &OwnVariables,
     ) -> Result<Proxy, TemplateError> {
         Ok(Proxy {
-            upstream: to.upstream,
+            upstream: to.upstream.clone(),
             forward: forward::Forward::new(config, to, own)?,
-            key: to.key.clone(),
+            redirects: redirects::Redirects::new(&config.redirects),
+            intercepts: config.intercept_errors.unwrap_or(false),
             limits: Limits {
                 size: config.header_size.map_or(DEFAULT_HEADER_SIZE, |size| size.as_usize()),
                 max_headers: to.max_headers,
@@ -95,6 +103,14 @@ impl Proxy {
             tunnel_timeout: config.tunnel_timeout.unwrap_or(DEFAULT_TUNNEL_TIMEOUT),
             ignores_abort: config.ignore_client_abort.unwrap_or(false),
             retry: Retry::new(config),
+            buffering: spool::Buffering {
+                directory: config
+                    .buffer_dir
+                    .as_ref()
+                    .map_or_else(|| DEFAULT_BUFFER_DIR.into(), |own| own.to_path_buf()),
+                requests: config.buffer_requests.map_or(0, Size::bytes),
+                responses: config.buffer_responses.map_or(0, Size::bytes),
+            },
             proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }
