@@ -252,7 +252,8 @@ fn discard(end: &End, buffer: &mut [u8]) -> io::Result<u64> {
 /// Sends what is in memory, as a server does that makes its answers.
 fn send_bulk(end: &mut End, buffer: &[u8]) -> io::Result<More> {
     match end.stream.write(buffer) {
-        Ok(_) => Ok(More::Stay),
+        Ok(count) if count > 0 => Ok(More::Stay),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
         Err(error) => match error.kind() {
             io::ErrorKind::WouldBlock => Ok(More::Stay),
             // Of the run before: its client is gone.
