@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, carry};
+use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
 use super::fault::{Fault, INTERIM_MOST};
@@ -74,6 +74,8 @@ pub(super) struct Download<'a> {
     pub(super) partial: &'a mut Vec<u8>,
     pub(super) one: &'a mut Try,
     pub(super) passed: &'a mut Passed,
+    /// How long the client was waited for.
+    pub(super) client_waited: Waited,
 }
 
 enum Next {
@@ -266,8 +268,8 @@ impl Download<'_> {
         }
         let client = &self.asked.on.stream;
         client.set_phase(Phase::Sending);
-        let timeout = self.asked.on.worker.plan.timeouts.send;
-        send_all(client, &self.output[*self.sent..], timeout).await.map_err(Fault::ClientSend)?;
+        let output = &self.output[*self.sent..];
+        send_all(client, output, &mut self.client_waited).await.map_err(Fault::ClientSend)?;
         self.output.clear();
         *self.sent = 0;
         Ok(())
@@ -323,8 +325,8 @@ impl Download<'_> {
         let load = Load {
             most: left,
             leaves_rest: false,
-            receive_timeout: self.proxy.read_timeout,
-            send_timeout: self.asked.on.worker.plan.timeouts.send,
+            receiving: self.proxy.read_timeout.into(),
+            sending: self.asked.on.worker.plan.timeouts.send,
         };
         let carried = carry(self.server, &self.asked.on.stream, load).await;
         self.passed.body += carried.moved;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use drover_event::{Counter, Millis, Stream, StreamError};
+use drover_event::{Counter, Millis, Stream, StreamError, Waited};
 use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{
     Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent, hash_key,
@@ -221,6 +221,7 @@ impl Exchange<'_> {
             partial,
             one: trail.last(),
             passed,
+            client_waited: Waited::new(asked.on.worker.plan.timeouts.send),
         };
         let (mut client_side, mut server_side) = (pin!(upload.run()), pin!(download.run()));
         poll_fn(|context| match server_side.as_mut().poll(context) {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::pending;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, StreamError, carry};
+use drover_event::{CarryEnd, Load, Phase, Stream, StreamError, Waited, carry};
 
 use super::Proxy;
 use super::fault::Fault;
@@ -78,8 +78,8 @@ impl Upload<'_, '_> {
         let load = Load {
             most: left,
             leaves_rest: true,
-            receive_timeout: self.on.worker.plan.timeouts.body,
-            send_timeout: self.proxy.send_timeout,
+            receiving: self.on.worker.plan.timeouts.body,
+            sending: self.proxy.send_timeout.into(),
         };
         let carried = carry(&self.on.stream, self.server, load).await;
         self.incoming.passed(carried.moved);
@@ -93,7 +93,7 @@ impl Upload<'_, '_> {
     }
 
     async fn send(&mut self) -> Result<(), Side> {
-        let sent = send_all(self.server, self.frames, self.proxy.send_timeout).await;
+        let sent = send_all(self.server, self.frames, &mut Waited::new(self.proxy.send_timeout)).await;
         self.frames.clear();
         sent.map_err(|_| Side::Server)
     }
@@ -112,21 +112,14 @@ fn client_fault(error: &StreamError) -> Fault {
     }
 }
 
-/// Sends `bytes`; the time-out is for the time between two sends.
-pub(super) async fn send_all(
-    stream: &Stream,
-    bytes: &[u8],
-    timeout: std::time::Duration,
-) -> Result<(), StreamError> {
+/// Sends `bytes` to a peer that was waited for so far.
+pub(super) async fn send_all(stream: &Stream, bytes: &[u8], waited: &mut Waited) -> Result<(), StreamError> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.try_send(&bytes[sent..], false) {
             Ok(count) => sent += count,
             Err(fault) if fault.kind() == std::io::ErrorKind::WouldBlock => {
-                stream.set_write_timeout(timeout);
-                let ready = stream.writable().await;
-                stream.clear_write_timeout();
-                ready?;
+                waited.writable(stream).await?;
             }
             Err(fault) => return Err(fault.into()),
         }
