@@ -1,4 +1,5 @@
 # run    start drover in the foreground with config/drover.toml: http://127.0.0.1:8080/
+# top    watch that drover live in the terminal; q quits
 # test   every test
 # check  formatting, lints and documentation, warnings denied
 # bench  drover beside nginx and h2o, and its engine beside libraries; options: make bench BENCH="--rows return,1k --rounds 3"
@@ -10,7 +11,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := run
-.PHONY: run test check bench soak chaos fuzz install uninstall
+.PHONY: run top test check bench soak chaos fuzz install uninstall
 
 BENCH ?=
 SOAK ?=
@@ -22,14 +23,21 @@ run:
 	@cargo build --release -p drover-daemon
 	@exec target/release/drover run -c config/drover.toml
 
+# The terminal viewer is a workspace of its own; `drover top` looks for it beside drover.
+TOP_CRATE = --manifest-path crates/top/Cargo.toml --target-dir target/top
+
+top:
+	@cargo build --release -p drover-daemon
+	@cargo build --release $(TOP_CRATE)
+	@install target/top/release/drover-top target/release/drover-top
+	@exec target/release/drover top -c config/drover.toml
+
 # The tests start the real binary: it is built before they are. The last line adds up all results.
 test:
 	@cargo build --workspace
+	@cargo build $(TOP_CRATE)
 	@{ cargo test --workspace --no-fail-fast && cargo test --no-fail-fast $(TOP_CRATE) && $(call http_tests,poll) && $(call http_tests,select); } 2>&1 \
 	    | awk -f tests/total.awk
-
-# The terminal viewer is a workspace of its own.
-TOP_CRATE = --manifest-path crates/top/Cargo.toml --target-dir target/top
 
 # The tests of HTTP once more, with another backend.
 http_tests = DROVER_BACKEND=$(1) cargo test --no-fail-fast -p drover-http --test '*' \
@@ -68,11 +76,13 @@ fuzz:
 	    cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS_EACH) || exit 1; \
 	done
 
-# Configs that are there stay as they are. With BINARY=FILE nothing is built, and there is no terminal viewer.
+# Configs that are there stay as they are. With BINARY=FILE nothing is built: that file is installed, and drover-top
+# if it lies beside it.
 prefix ?= /usr/local
 sysconfdir ?= /etc
 DESTDIR ?=
 BINARY ?=
+INSTALLED = $(or $(BINARY),target/release/drover)
 # The files under systemd/ name the places that distributions use.
 PLACED = sed -e 's|/usr/|$(prefix)/|g' -e 's|/etc/|$(sysconfdir)/|g'
 PLACES = $(prefix)/lib/systemd/system/drover.service=drover.service \
@@ -85,9 +95,11 @@ install:
 ifeq ($(BINARY),)
 	@cargo build --release -p drover-daemon
 	@cargo build --release $(TOP_CRATE)
-	install -D -m 755 target/top/release/drover-top $(DESTDIR)$(prefix)/bin/drover-top
+	@install target/top/release/drover-top target/release/drover-top
 endif
-	install -D -m 755 $(or $(BINARY),target/release/drover) $(DESTDIR)$(prefix)/bin/drover
+	install -D -m 755 $(INSTALLED) $(DESTDIR)$(prefix)/bin/drover
+	@if [ -e $(dir $(INSTALLED))drover-top ]; then echo "drover-top -> $(DESTDIR)$(prefix)/bin/drover-top"; \
+	    install -D -m 755 $(dir $(INSTALLED))drover-top $(DESTDIR)$(prefix)/bin/drover-top; fi
 	install -d $(DESTDIR)$(WELCOME) && install -m 644 config/welcome/* $(DESTDIR)$(WELCOME)
 	@for place in $(PLACES); do \
 	    echo "systemd/$${place#*=} -> $(DESTDIR)$${place%%=*}"; \

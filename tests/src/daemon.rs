@@ -325,7 +325,7 @@ impl Drop for Drover {
 
 /// A wrapper that ends the master when the test's thread dies without dropping its [`Drover`], where
 /// util-linux offers it.
-fn end_with_us() -> Vec<OsString> {
+pub(crate) fn end_with_us() -> Vec<OsString> {
     let setpriv = Path::new("/usr/bin/setpriv");
     if !setpriv.exists() {
         return Vec::new();

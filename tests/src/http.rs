@@ -295,6 +295,11 @@ impl Client {
         !self.is_closed_within(Duration::from_millis(1))
     }
 
+    /// Takes the bytes behind the last response that were received with it.
+    pub fn buffered(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+
     /// Bytes the kernel holds for this side, received or not.
     pub fn stream(&self) -> &TcpStream {
         &self.stream

@@ -294,6 +294,11 @@ fn parse_head(head: &str, connection: usize) -> Received {
     }
 }
 
+/// Bytes of which each part looks different, for a body.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
+}
+
 /// A response with a length; `headers` are whole lines, each ended by CRLF.
 pub fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();

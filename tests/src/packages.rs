@@ -40,7 +40,12 @@ fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-fn install(package: &str) -> Result<(), String> {
+/// Installs a package, for what is no program.
+///
+/// # Errors
+///
+/// When that cannot be done here.
+pub fn install(package: &str) -> Result<(), String> {
     static ONE_AT_A_TIME: Mutex<bool> = Mutex::new(false);
     if !Uid::effective().is_root() {
         return Err(format!("{package} is missing, and only root can install it"));

@@ -26,6 +26,12 @@ impl Proxying {
         Proxying::start(&[backend.address()], "", "")
     }
 
+    /// Passes on to this backend alone, with these keys of `proxy`.
+    #[track_caller]
+    pub fn to_with(backend: &HttpBackend, proxy: &str) -> Proxying {
+        Proxying::start(&[backend.address()], "", proxy)
+    }
+
     /// Passes on to these servers, with these keys of the upstream and of `proxy`.
     #[track_caller]
     pub fn start(servers: &[SocketAddrV4], upstream: &str, proxy: &str) -> Proxying {
@@ -72,9 +78,20 @@ impl Proxying {
     /// A counter over all workers, as `drover status --json` has it.
     #[track_caller]
     pub fn counter(&self, name: &str) -> u64 {
+        self.number(&format!("/totals/{name}"))
+    }
+
+    /// What `drover status --json` tells of the first server of `app`: `active`, `kept` and so on.
+    #[track_caller]
+    pub fn of_server(&self, name: &str) -> u64 {
+        self.number(&format!("/upstreams/0/servers/0/addresses/0/{name}"))
+    }
+
+    #[track_caller]
+    fn number(&self, pointer: &str) -> u64 {
         let text = Status::text(self.drover.config()).expect("a status");
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let value = &json["totals"][name];
-        value.as_u64().unwrap_or_else(|| panic!("no counter {name} in {text}"))
+        let value = json.pointer(pointer).and_then(serde_json::Value::as_u64);
+        value.unwrap_or_else(|| panic!("no {pointer} in {text}"))
     }
 }

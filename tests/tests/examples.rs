@@ -1,49 +1,11 @@
 //! The examples in `config/examples/`: each is complete, is started as it is but for its port and its directory, and
 //! does what it says.
 
-use std::fs;
+use drover_tests::Example;
+use drover_tests::http::Response;
 
-use drover_tests::binary::source_root;
-use drover_tests::http::{Response, exchange, get};
-use drover_tests::{Directory, Drover, Port};
-
-/// An example at work.
-struct Example {
-    port: Port,
-    _drover: Drover,
-    _directory: Directory,
-}
-
-impl Example {
-    fn start(name: &str, port_in_file: u16) -> Example {
-        let (directory, port) = (Directory::new(), Port::new());
-        let examples = source_root().join("config/examples");
-        let text = fs::read_to_string(examples.join(format!("{name}.toml"))).expect("the example is there");
-        let run = format!("runtime_dir = \"/tmp/drover-{name}\"");
-        let address = format!("127.0.0.1:{port_in_file}");
-        assert!(text.contains(&run) && text.contains(&address) && text.contains("root = \"site\""), "{name}");
-        let place = |path: &std::path::Path| drover_tests::config::toml_string(&path.display().to_string());
-        let run_here = format!(
-            "runtime_dir = {}\npid_file = {}",
-            place(&directory.join("run")),
-            place(&directory.join("drover.pid"))
-        );
-        let text = text
-            .replace(&run, &run_here)
-            .replace(&address, &port.address().to_string())
-            .replace("root = \"site\"", &format!("root = {}", place(&examples.join("site"))));
-        let drover = Drover::start_text(&directory, &text);
-        Example { port, _drover: drover, _directory: directory }
-    }
-
-    fn get(&self, target: &str) -> Response {
-        get(self.port.address(), target)
-    }
-
-    fn of_host(&self, host: &str, target: &str) -> Response {
-        let ask = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        exchange(self.port.address(), ask).expect("an answer")
-    }
+fn of_host(example: &Example, host: &str, target: &str) -> Response {
+    example.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
 }
 
 #[test]
@@ -68,7 +30,7 @@ fn virtual_hosts() {
         ("shop.example.com", 200, "the shop"),
         ("other.net", 421, "no such site"),
     ] {
-        let response = hosts.of_host(host, "/");
+        let response = of_host(&hosts, host, "/");
         assert!(response.status == status && response.text().contains(text), "{host}: {response:?}");
     }
 }
@@ -83,7 +45,7 @@ fn redirects() {
         ("www.example.org", "/old-news/x", 410, None),
         ("www.example.org", "/", 200, None),
     ] {
-        let response = redirects.of_host(host, target);
+        let response = of_host(&redirects, host, target);
         assert_eq!(response.status, status, "{host}{target}");
         let found = response.header("location");
         assert!(to.is_none_or(|to| found.is_some_and(|found| found.ends_with(to))), "{target}: {found:?}");

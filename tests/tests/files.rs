@@ -206,3 +206,41 @@ fn a_file_that_is_replaced_is_served_anew() {
         (site.get("/style.css").status == 404).then_some(())
     });
 }
+
+#[test]
+fn a_directory_stands_in_place_of_a_path() {
+    let (directory, port) = (Directory::new(), Port::new());
+    directory.write("up/a.txt", "a");
+    directory.write("up/index.html", "index");
+    directory.write("up/sub/b.txt", "b");
+    let config = Config::new(&directory, 1)
+        .server(&port)
+        .location("/files/", "alias = \"up\"\ntry_files = [\"$uri\", \"$uri/\", \"=410\"]")
+        .location("/bare", "alias = \"up\"");
+    let config = Config::written(format!(
+        "{}\n[[http.servers.locations]]\npath = {{ exact = \"/one\" }}\nalias = \"up/sub/b.txt\"\n",
+        config.text()
+    ));
+    let _drover = Drover::start(&directory, &config);
+    let told = |target: &str| {
+        let response = get(port.address(), target);
+        (response.status, response.text())
+    };
+    for (target, body) in [
+        ("/files/a.txt", "a"),
+        ("/files/sub/b.txt", "b"),
+        ("/files/", "index"),
+        ("/bare/a.txt", "a"),
+        ("/one", "b"),
+    ] {
+        assert_eq!(told(target), (200, body.to_owned()), "{target}");
+    }
+    for (target, status) in [
+        ("/files/files/a.txt", 410),
+        ("/barea.txt", 404),
+        ("/bare/../up/a.txt", 404),
+        ("/files/%2e%2e/up/a.txt", 404),
+    ] {
+        assert_eq!(told(target).0, status, "{target}");
+    }
+}

@@ -1,52 +1,71 @@
 //! `drover import`: configurations of the kinds people have, served by nginx and by drover with what was written
 //! for it. Both answer the same.
 //!
-//! The configurations stand in `tests/nginx`; their first lines say what is asked: `#> TARGET [FIELD: VALUE]`.
+//! The configurations stand in `tests/nginx`; their first lines say what is asked: `#> [METHOD] TARGET [FIELD: VALUE]`.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use drover_tests::binary::{self, source_root};
 use drover_tests::daemon::Surroundings;
-use drover_tests::http::{Client, Response};
-use drover_tests::{Config, Directory, Drover, Port, eventually, packages};
+use drover_tests::http::Response;
+use drover_tests::http_backend::response;
+use drover_tests::nginx::Nginx;
+use drover_tests::{Config, Directory, Drover, HttpBackend, Port, eventually, packages};
 
-/// An nginx that ends with the test.
-struct Nginx(Child);
-
-impl Nginx {
-    fn start(program: &Path, directory: &Directory, text: &str, port: &Port) -> Nginx {
-        let config = directory.write("nginx.conf", text);
-        let mut line = Command::new(program);
-        line.arg("-p").arg(directory.path()).arg("-c").arg(config);
-        line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let nginx = Nginx(line.spawn().expect("nginx starts"));
-        eventually("nginx listens", || Client::connect(port.address()).ok());
-        nginx
-    }
+/// What is asked.
+struct Asked {
+    method: String,
+    target: String,
+    /// A field, or nothing.
+    field: String,
 }
 
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // A master that is killed leaves its workers; one that is asked to stop does not.
-        let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        let _ = self.0.wait();
-    }
+/// The lines of a configuration that say what is asked: perhaps a method, a target, and perhaps a field.
+fn requests(text: &str) -> Vec<Asked> {
+    let asked = |line: &str| {
+        let (method, rest) = match line.starts_with('/') {
+            true => ("GET", line),
+            false => line.split_once(' ').expect("a target"),
+        };
+        let (target, field) = rest.split_once(' ').unwrap_or((rest, ""));
+        Asked { method: method.into(), target: target.into(), field: field.into() }
+    };
+    text.lines().filter_map(|line| line.strip_prefix("#> ")).map(asked).collect()
 }
 
-/// What is asked: a target and perhaps a field.
-fn requests(text: &str) -> Vec<(String, String)> {
-    let lines = text.lines().filter_map(|line| line.strip_prefix("#> "));
-    lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).map(|(a, b)| (a.into(), b.into())).collect()
-}
-
-fn ask(port: &Port, target: &str, field: &str) -> Response {
+fn ask(port: &Port, Asked { method, target, field }: &Asked) -> Response {
     let host = if field.starts_with("Host:") { "" } else { "Host: example.org\r\n" };
     let field = if field.is_empty() { String::new() } else { format!("{field}\r\n") };
-    let request = format!("GET {target} HTTP/1.1\r\n{host}{field}Connection: close\r\n\r\n");
+    let body = if method == "POST" { "Content-Length: 7\r\n\r\nthe=one" } else { "\r\n" };
+    let request = format!("{method} {target} HTTP/1.1\r\n{host}{field}Connection: close\r\n{body}");
     drover_tests::http::exchange(port.address(), request).expect("an answer")
+}
+
+/// A server that tells what it was asked, but for what concerns the connection. Paths say what else is wanted of it.
+fn backend(name: &'static str) -> HttpBackend {
+    HttpBackend::new(move |connection| {
+        while let Some(request) = connection.request() {
+            let connects = |name: &str| ["connection", "keep-alive"].contains(&name);
+            let mut fields: Vec<String> = request
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                .filter(|(name, _)| !connects(name))
+                .map(|(name, value)| format!("{name}: {value}\n"))
+                .collect();
+            fields.sort();
+            let body = String::from_utf8_lossy(&request.body).into_owned();
+            let told = format!("{name}\n{} {}\n{}{body}", request.method, request.target, fields.concat());
+            let (status, more) = match request.target.rsplit('/').next() {
+                Some("missing") => ("404 Not Found", ""),
+                Some("failing") => ("503 Service Unavailable", ""),
+                Some("hidden") => ("200 OK", "X-Powered-By: magic\r\nX-Kept: yes\r\n"),
+                _ => ("200 OK", "Content-Type: text/x-told\r\n"),
+            };
+            connection.send(response(status, more, told));
+        }
+    })
 }
 
 /// What has to be the same of two answers.
@@ -59,7 +78,17 @@ struct Seen {
 
 fn seen(response: &Response, port: &Port) -> Seen {
     let interesting = |name: &str| {
-        ["content-type", "location", "cache-control", "allow", "vary", "content-encoding"].contains(&name)
+        [
+            "content-type",
+            "location",
+            "cache-control",
+            "expires",
+            "allow",
+            "vary",
+            "content-encoding",
+            "www-authenticate",
+        ]
+        .contains(&name)
             || name.starts_with("x-")
     };
     // Where nginx names itself absolutely, drover gives the path.
@@ -107,16 +136,35 @@ fn both_answer_the_same(name: &str) {
     let (their_directory, directory) = (Directory::new(), Directory::new());
     site(&their_directory);
     site(&directory);
+    let (one, two, nobody) = (backend("one"), backend("two"), Port::new());
     let text = |directory: &Directory, port: &Port| {
-        let place = directory.path().display().to_string();
-        template.replace("{dir}", &place).replace("{port}", &port.number().to_string())
+        let mut text = template.replace("{dir}", &directory.path().display().to_string());
+        for (place, number) in [
+            ("{port}", port.number()),
+            ("{one}", one.address().port()),
+            ("{two}", two.address().port()),
+            ("{nobody}", nobody.number()),
+        ] {
+            text = text.replace(place, &number.to_string());
+        }
+        text
     };
     let _nginx = Nginx::start(&nginx, &their_directory, &text(&their_directory, &theirs), &theirs);
     let _drover = start_drover(&directory, &text(&directory, &ours));
-    for (target, field) in asked {
-        let nginx = seen(&ask(&theirs, &target, &field), &theirs);
-        let drover = seen(&ask(&ours, &target, &field), &ours);
-        assert_eq!(nginx, drover, "{name}: GET {target} {field} (nginx left, drover right)");
+    for asked in &asked {
+        let nginx = seen(&ask(&theirs, asked), &theirs);
+        let drover = seen(&ask(&ours, asked), &ours);
+        let Asked { method, target, field } = asked;
+        assert_eq!(nginx, drover, "{name}: {method} {target} {field} (nginx left, drover right)");
+    }
+    if template.contains("{dir}/access.log") {
+        let lines = |directory: &Directory| directory.read("access.log").lines().map(str::to_owned).collect();
+        let theirs: Vec<String> = lines(&their_directory);
+        assert!(!theirs.is_empty(), "nginx logs");
+        let ours: Vec<String> = eventually("as many lines in the log", || {
+            Some(lines(&directory)).filter(|ours: &Vec<_>| ours.len() >= theirs.len())
+        });
+        assert_eq!(theirs, ours, "{name}: the access log (nginx left, drover right)");
     }
 }
 
@@ -164,4 +212,19 @@ fn conditions_and_maps() {
 #[test]
 fn limits_and_access() {
     both_answer_the_same("limits.conf");
+}
+
+#[test]
+fn an_application_behind_a_proxy() {
+    both_answer_the_same("application.conf");
+}
+
+#[test]
+fn a_load_balancer() {
+    both_answer_the_same("load_balancer.conf");
+}
+
+#[test]
+fn one_page_for_all_paths() {
+    both_answer_the_same("one_page.conf");
 }

@@ -82,6 +82,26 @@ fn under_a_staging_directory() {
     assert_eq!(installed(&stage), [config]);
 }
 
+#[test]
+fn the_viewer_is_installed_with_drover_and_found_by_it() {
+    let directory = Directory::new();
+    let (built, prefix) = (directory.join("built"), directory.join("usr"));
+    fs::create_dir(&built).expect("ours");
+    fs::copy(binary::drover(), built.join("drover")).expect("a copy");
+    fs::copy(binary::viewer(), built.join("drover-top")).expect("a copy");
+    let places = [
+        format!("BINARY={}", built.join("drover").display()),
+        format!("prefix={}", prefix.display()),
+        format!("sysconfdir={}", directory.join("etc").display()),
+    ];
+    make(&[&["install".to_owned()], &places[..]].concat());
+    let output = run(&prefix.join("bin/drover"), &["top", "-c", "/nowhere/drover.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("drover top: "), "the viewer speaks: {said}");
+    make(&[&["uninstall".to_owned()], &places[..]].concat());
+    assert!(!prefix.join("bin/drover-top").exists());
+}
+
 fn run(binary: &Path, arguments: &[&str]) -> Output {
     Command::new(binary).args(arguments).output().expect("it was installed")
 }

@@ -93,7 +93,8 @@ fn it_can_be_checked() {
     let good = check(conf(&port, "location / { return 200 ok; }"));
     assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
     assert!(String::from_utf8_lossy(&good.stdout).contains("listening on"));
-    let bad = check(conf(&port, "location / { proxy_pass http://nowhere; }"));
+    let bad = check(conf(&port, "location / { perl main::handler; }"));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert_eq!(bad.status.code(), Some(1), "{said}");
+    assert!(said.contains("nginx.conf:10:9"), "{said}");
 }

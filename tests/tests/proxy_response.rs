@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use drover_tests::http::{Response, request};
-use drover_tests::http_backend::{HttpBackend, response};
-use drover_tests::{Client, Config, Directory, Drover, Port, process};
+use drover_tests::http_backend::{pattern, response};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, process};
 
 struct Setup {
     _drover: Drover,
@@ -146,9 +146,6 @@ fn interim_responses_are_passed_on_to_those_who_know_them() {
 
 #[test]
 fn large_bodies_come_unharmed_whatever_their_framing() {
-    fn pattern(length: usize) -> Vec<u8> {
-        (0..length).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
-    }
     let backend = HttpBackend::new(|connection| {
         while let Some(request) = connection.request() {
             let (kind, length) = request.target[1..].split_once('/').expect("a kind and a length");
@@ -211,4 +208,21 @@ fn a_slow_client_holds_up_the_server_within_bounds() {
         assert!(count > 0, "the response ends after {rest} bytes");
         rest += count;
     }
+}
+
+#[test]
+fn a_location_changes_the_fields_of_what_passes() {
+    let backend =
+        HttpBackend::answering("HTTP/1.1 200 OK\r\nX-Own: 1\r\nX-Kept: 2\r\nContent-Length: 2\r\n\r\nok");
+    let (directory, port) = (Directory::new(), Port::new());
+    let keys = format!(
+        "proxy_pass = \"http://{}\"\nheaders = {{ remove = [\"X-Own\"], add = {{ X-Seen = \"$sent_http_x_own\" }} }}",
+        backend.address()
+    );
+    let _drover = Drover::start(&directory, &Config::new(&directory, 1).server(&port).location("/", &keys));
+    let response = drover_tests::http::get(port.address(), "/");
+    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+    assert_eq!(response.header("X-Own"), None);
+    assert_eq!(response.header("X-Kept"), Some("2"));
+    assert_eq!(response.header("X-Seen"), Some("1"));
 }

@@ -1,7 +1,7 @@
 //! A server may be a name: its addresses are asked for while the daemon runs, without holding it up.
 
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 
 use drover_tests::wait::SOON;
 use drover_tests::{Backend, Config, Directory, Drover, Port};
@@ -28,6 +28,28 @@ fn a_name_that_this_machine_knows_is_connected_to_from_the_first_connection_on()
     assert_eq!(drover.log_lines(&["localhost is now"]).len(), 1, "one worker asks for all");
     drover.reload();
     assert_eq!(answer(&port), "here");
+}
+
+#[test]
+fn a_session_of_datagrams_waits_for_the_name_too() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let name = format!("localhost:{}", server.local_addr().expect("an address").port());
+    std::thread::spawn(move || {
+        let mut datagram = [0; 64];
+        while let Ok((length, client)) = server.recv_from(&mut datagram) {
+            let _ = server.send_to(&datagram[..length], client);
+        }
+    });
+    let listen = format!("listen = [{{ address = \"{}\", udp = true }}]", port.address());
+    let config = Config::new(&directory, 1).proxy(&format!("{listen}\nproxy_pass = \"{name}\""));
+    let _drover = Drover::start(&directory, &config);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.set_read_timeout(Some(SOON)).expect("a time-out");
+    client.send_to(b"question", port.address()).expect("sent");
+    let mut answer = [0; 64];
+    let length = client.recv(&mut answer).expect("an answer to the first datagram");
+    assert_eq!(&answer[..length], b"question");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use drover_tests::binary::{self, source_root};
 use drover_tests::http::{get, request};
 use drover_tests::openmetrics::{self, Family};
-use drover_tests::{Client, Config, Directory, Drover, Port, eventually, packages, schema};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, eventually, packages, schema};
 use serde_json::Value;
 
 fn config(directory: &Directory, port: &Port) -> Config {
@@ -75,6 +75,32 @@ fn metrics_keep_to_the_standard_and_say_what_happened() {
             assert!(now.is_some_and(|now| now.value >= before.value), "{before:?} fell to {now:?}");
         }
     }
+}
+
+#[test]
+fn metrics_tell_of_servers_and_of_datagrams() {
+    let (directory, port, udp, dead) = (Directory::new(), Port::new(), Port::new(), Port::new());
+    let good = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    // The same server twice: each has its own place.
+    let config = config(&directory, &port)
+        .upstream("app", &[good.address(), good.address(), dead.address()], "")
+        .passing("/app", "app", "")
+        .proxy(&format!(
+            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"",
+            udp.address(),
+            dead.address()
+        ));
+    let _drover = Drover::start(&directory, &config);
+    (0..6).for_each(|_| assert_eq!(get(port.address(), "/app").status, 200));
+    let families = openmetrics::parse(&metrics(&port)).unwrap_or_else(|fault| panic!("{fault}"));
+    let of = |name: &str, number: &str| value(&families, name, &[("upstream", "app"), ("number", number)]);
+    assert_eq!(of("drover_server_requests", "0") + of("drover_server_requests", "1"), 6.0);
+    assert!(of("drover_server_failures", "2") >= 1.0);
+    let given_up = [("upstream", "app"), ("number", "2"), ("drover_server_state", "given_up")];
+    assert_eq!(value(&families, "drover_server_state", &given_up), 1.0);
+    let udp = format!("udp:{}", udp.address());
+    assert_eq!(value(&families, "drover_listener_waiting_bytes", &[("address", &udp)]), 0.0);
+    assert_eq!(families["drover_listener_backlog_granted"].value(&[("address", &udp)]), None);
 }
 
 /// Reads OpenMetrics as Prometheus' own client for Python does.
@@ -187,6 +213,9 @@ fn a_browser_shows_the_page_and_keeps_it_up_to_date() {
     for width in [400, 1400] {
         let output = Command::new(browser)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=5000"])
+            // It asks nobody but us.
+            .args(["--disable-quic", "--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync"])
             .arg(format!("--user-data-dir={}", directory.join("browser").display()))
             .arg(format!("--window-size={width},1000"))
             .arg(format!("http://{}/page", port.address()))

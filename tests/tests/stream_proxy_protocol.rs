@@ -169,12 +169,16 @@ fn what_one_proxy_says_another_is_told() {
 fn each_datagram_tells_who_the_client_is() {
     let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
     let keys =
-        format!("proxy_pass = \"{}\"\nproxy_protocol = \"v2\"\nidle_timeout = \"5s\"", backend.address(),);
-    let _drover = start(&directory, &port, "udp = true", &keys);
+        format!("proxy_pass = \"{}\"\nproxy_protocol = \"v2\"\nidle_timeout = \"5s\"", backend.address());
+    let drover = start(&directory, &port, "udp = true", &keys);
     let client = socket();
     let to: SocketAddr = port.address().into();
     let own = client.local_addr().expect("an address");
-    for text in [b"one".as_slice(), b""] {
-        assert_eq!(ask(&client, to, text).0, [binary(0x12, own, to).as_slice(), text].concat());
-    }
+    let told = |text: &[u8]| ask(&client, to, text).0 == [binary(0x12, own, to).as_slice(), text].concat();
+    assert!(told(b"one") && told(b""));
+    // Behind the header there is no room for this one. The server is not to blame.
+    client.send_to(&[0; 65_500], to).expect("sent");
+    assert!(told(b"next"));
+    assert_eq!(drover.log_lines(&["nobody is there"]), Vec::<String>::new());
+    assert_eq!(drover.status().workers[0].connections, 2, "one session");
 }

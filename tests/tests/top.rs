@@ -65,3 +65,19 @@ fn without_a_daemon_the_reason_is_said() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("drover top: no drover runs with this configuration"), "{text}");
 }
+
+/// It is a program of its own, and may be missing where drover was copied by hand.
+#[test]
+fn without_its_program_it_says_where_that_comes_from() {
+    let directory = Directory::new();
+    let copy = directory.join("drover");
+    std::fs::copy(binary::drover(), &copy).expect("a copy");
+    let output = Command::new(&copy).arg("top").env("PATH", directory.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("there is no drover-top, neither beside ") && text.contains("make install"),
+        "{text}"
+    );
+    assert!(text.contains(&copy.display().to_string()), "{text}");
+}

@@ -219,10 +219,10 @@ impl Master {
         }
         drop(before.sockets);
         let number = self.generation.number;
-        let followed = self.generation.has_datagrams();
+        let followed = self.generation.sockets.datagram_ports();
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
-            if let Some(seat) = process.datagrams.as_ref().filter(|_| followed) {
-                seat.table.set_followed();
+            if let Some(seat) = &process.datagrams {
+                seat.table.set_followed(followed);
             }
             process.drain(timeout);
         }

@@ -56,10 +56,15 @@ impl Address {
 
     /// Whether connections to `other`, once that is closed, come here.
     fn takes_over(&self, other: &Address) -> bool {
+        !self.udp && self.covers(other)
+    }
+
+    /// Whether whatever is sent to `other` may come here.
+    fn covers(&self, other: &Address) -> bool {
         let (ListenAddress::Tcp(wide), ListenAddress::Tcp(narrow)) = (&self.place, &other.place) else {
             return false;
         };
-        if self.udp || other.udp {
+        if self.udp != other.udp {
             return false;
         }
         let any = wide.ip().is_unspecified();
@@ -141,6 +146,8 @@ pub(crate) struct Sockets {
     groups: BTreeMap<Address, Group>,
     /// Addresses that are gone, and whose sockets workers of before may still have.
     left: BTreeSet<Address>,
+    /// Sockets for datagrams of addresses that are gone; see [`datagrams`].
+    kept: BTreeMap<Address, Vec<Rc<OwnedFd>>>,
 }
 
 /// What one worker inherits for one address.
@@ -190,6 +197,7 @@ impl Sockets {
         }
         let left = held.left.iter().chain(gone.iter().copied());
         prepared.left = left.filter(|address| !wanted.contains_key(*address)).cloned().collect();
+        prepared.kept = datagrams::keep(held, wanted);
         Ok(prepared)
     }
 
@@ -234,6 +242,7 @@ impl Sockets {
     /// No worker of before is left.
     pub(crate) fn forget_left(&mut self) {
         self.left.clear();
+        datagrams::forget_kept(self);
     }
 
     /// Steers connections away from the surplus.
@@ -270,7 +279,6 @@ impl Sockets {
 
     /// What worker `number` of `workers` inherits.
     pub(crate) fn for_worker(&self, number: usize, workers: usize) -> Vec<Inherited> {
-        let (datagrams, streams) = self.groups.iter().partition::<Vec<_>, _>(|(address, _)| address.udp);
         let inherited = |(address, group): (&Address, &Group)| {
             let socket = group.sockets.get(number % group.sockets.len().max(1))?;
             let surplus = group.surplus.iter().chain(&group.taken_over).enumerate();
@@ -281,10 +289,8 @@ impl Sockets {
                 surplus: surplus.map(|(_, socket)| Rc::clone(socket)).collect(),
             })
         };
-        let datagrams = datagrams
-            .into_iter()
-            .flat_map(|(address, group)| datagrams::for_worker(group, address, number, workers));
-        streams.into_iter().filter_map(inherited).chain(datagrams).collect()
+        let streams = self.groups.iter().filter(|(address, _)| !address.udp);
+        streams.filter_map(inherited).chain(datagrams::for_worker(self, number, workers)).collect()
     }
 
     fn with_port(&self, port: Option<(u16, bool)>) -> impl Iterator<Item = &Rc<OwnedFd>> {

@@ -330,8 +330,10 @@ impl Shift {
             }
         }
         let told = self.flags.take_graceful();
-        if (told || drain.take()) && !core.is_draining() {
-            self.drain(core);
+        match told || drain.take() {
+            true if core.is_draining() => core.drain(),
+            true => self.drain(core),
+            false => {}
         }
     }
 

@@ -106,13 +106,16 @@ impl Process {
         let _ = kill(self.pid, signal);
     }
 
-    /// Asks it to finish and end within `timeout`.
+    /// Asks it to finish and end within `timeout`. One that does so already looks once more what others have taken
+    /// over by now.
     pub(crate) fn drain(&mut self, timeout: Duration) {
-        if matches!(self.stage, Stage::Draining | Stage::Stopping) {
+        if self.stage == Stage::Stopping {
             return;
         }
-        self.stage = Stage::Draining;
-        self.kill_at = Some(Instant::now() + timeout + DRAIN_GRACE);
+        if self.stage != Stage::Draining {
+            self.stage = Stage::Draining;
+            self.kill_at = Some(Instant::now() + timeout + DRAIN_GRACE);
+        }
         self.tell(Command::Drain);
     }
 

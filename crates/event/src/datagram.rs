@@ -104,11 +104,24 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// What other workers know a flow by.
+    /// What other workers know a flow by, whatever the address of the socket that it came through.
     fn fingerprint(&self, key: &Key) -> u64 {
         let seed = self.neighbourhood.as_ref().map_or(0, |neighbourhood| neighbourhood.seed);
         let bound = self.served[key.served as usize].bound;
-        FixedState::with_seed(seed).hash_one((bound, key.local, key.peer))
+        let local = SocketAddr::new(key.local.unwrap_or(bound.ip()), bound.port());
+        FixedState::with_seed(seed).hash_one((local, key.peer))
+    }
+
+    /// Which of `served` a datagram is for. A neighbour may have received it through a wider or a narrower address.
+    fn served_at(&self, datagram: &Arrived<'_>) -> Option<u32> {
+        let found = |fits: &dyn Fn(&SocketAddr) -> bool| {
+            self.served.iter().position(|served| fits(&served.bound)).map(|number| number as u32)
+        };
+        let port = datagram.bound.port();
+        found(&|bound| *bound == datagram.bound).or_else(|| {
+            let is_local = |ip: IpAddr| ip.is_unspecified() || Some(ip) == datagram.local;
+            found(&|bound| bound.port() == port && is_local(bound.ip()))
+        })
     }
 
     /// Takes the services out, for the end of the worker.
@@ -203,11 +216,10 @@ fn receive_batch(core: &Core, listener: u32, batch: &mut ReceiveBatch) -> Option
 fn arrive(core: &Core, datagram: &Arrived<'_>, may_be_others: bool) {
     let (key, existing) = {
         let sessions = &core.state().sessions;
-        let served = sessions.served.iter().position(|served| served.bound == datagram.bound);
-        let Some(served) = served else {
+        let Some(served) = sessions.served_at(datagram) else {
             return core.stats().add(Counter::DatagramsDropped, 1);
         };
-        let key = Key { served: served as u32, local: datagram.local, peer: datagram.peer };
+        let key = Key { served, local: datagram.local, peer: datagram.peer };
         let existing = sessions.by_key.get(&key).copied();
         (key, existing)
     };

@@ -206,13 +206,13 @@ impl<'a> Flow<'a> {
 
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
         let ready = poll(self.from.readable(), context);
-        note(&mut self.receiving, ready.is_pending(), self.from);
+        self.receiving.note(self.from, ready.is_pending());
         ready
     }
 
     fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
         let ready = poll(self.to.writable(), context);
-        note(&mut self.sending, ready.is_pending(), self.to);
+        self.sending.note(self.to, ready.is_pending());
         ready
     }
 
@@ -378,12 +378,6 @@ impl Drop for Flow<'_> {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-/// Takes note of whether a peer is waited for.
-fn note(waited: &mut Waited, waits: bool, peer: &Stream) {
-    let now = peer.core().now();
-    if waits { waited.begin(now) } else { waited.end(now) }
 }
 
 fn poll(mut readiness: Readiness<'_>, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {

@@ -187,7 +187,7 @@ pub use lag::{Durations, Lag};
 pub use listener::{ListenerOptions, Service, Strategy, UnknownStrategy};
 pub use notify::Notifier;
 pub use patience::{Patience, Waited};
-pub use session_table::SessionTable;
+pub use session_table::{Ports, SessionTable};
 pub use splice::{PipeEnd, PipeTerms, Piped, Side, pipe};
 pub use stats::{Counter, Gauge, Stats};
 pub use stream::{BUDGET, Stream};

@@ -244,23 +244,17 @@ impl Core {
     /// Stops accepting and asks connections that wait for a further request to close. What is
     /// queued on listeners is accepted first: a wake-up that this worker received may have been
     /// the only one. Datagrams are received further where no other worker follows, for the sessions
-    /// that there are.
+    /// that there are; called again, this looks once more whether others do.
     pub fn drain(&self) {
-        if std::mem::replace(&mut self.state().draining, true) {
-            return;
-        }
+        let again = std::mem::replace(&mut self.state().draining, true);
         self.stats().set(Gauge::Balancing, part::NONE);
-        let goes_on_reading = self.goes_on_reading();
         let count = self.state().listeners.len() as u32;
-        for listener in 0..count {
-            let streams =
-                self.state().listeners[listener as usize].as_ref().is_none_or(Listener::has_streams);
-            if streams || !goes_on_reading {
-                self.leave(listener);
-            }
-        }
-        if !goes_on_reading {
-            self.stop_reading();
+        (0..count)
+            .filter(|listener| !self.goes_on_reading(*listener))
+            .for_each(|listener| self.leave(listener));
+        self.still_reads();
+        if again {
+            return;
         }
         let kept: Vec<Token> = {
             let slots = &self.state().slots;

@@ -56,13 +56,19 @@ impl Waited {
     }
 
     /// The time-out for the next wait for `receiver` to take something. What the kernel holds is not taken yet.
-    pub(crate) fn left_for(&mut self, receiver: &Stream) -> Duration {
+    pub fn left_for(&mut self, receiver: &Stream) -> Duration {
         if self.patience.least_rate.is_none() {
             return self.patience.silence;
         }
         let taken = receiver.bytes_taken();
         let first = *self.first.get_or_insert(taken);
         self.left(taken.saturating_sub(first))
+    }
+
+    /// Takes note of whether a peer is waited for.
+    pub fn note(&mut self, peer: &Stream, waits: bool) {
+        let now = peer.core().now();
+        if waits { self.begin(now) } else { self.end(now) }
     }
 
     /// Waits until `receiver` takes something.

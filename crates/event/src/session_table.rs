@@ -17,12 +17,29 @@ const EMPTY: u64 = 0;
 /// Something was here: a search goes on.
 const REMOVED: u64 = 1;
 
-/// The word that says whether the worker reads its datagram sockets.
+/// The word with the ports whose datagram sockets the worker reads.
 const READING: usize = 0;
-/// The word that says whether others take over its sockets.
+/// The word with the ports whose sockets others take over.
 const FOLLOWED: usize = 1;
 /// Words before the set.
 const HEADER: usize = 8;
+
+/// UDP ports, as a set that fits a word: of two that share a bit, one stands for the other too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports(u64);
+
+impl FromIterator<u16> for Ports {
+    fn from_iter<T: IntoIterator<Item = u16>>(ports: T) -> Self {
+        Self(ports.into_iter().fold(0, |bits, port| bits | 1 << (port % 64)))
+    }
+}
+
+impl Ports {
+    /// Whether a port is in both.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
 
 /// A worker's set of sessions.
 #[derive(Clone, Debug)]
@@ -43,31 +60,33 @@ impl SessionTable {
         Ok(Self { words: Arc::new(SharedWords::anonymous(HEADER + capacity)?), mask: capacity - 1 })
     }
 
-    /// Whether the worker reads its datagram sockets now, so that nobody else should.
-    pub fn is_reading(&self) -> bool {
-        self.words[READING].load(Acquire) != 0
+    /// The ports whose sockets the worker reads now, so that nobody else should.
+    pub fn reading(&self) -> Ports {
+        Ports(self.words[READING].load(Acquire))
     }
 
-    pub(crate) fn is_followed(&self) -> bool {
-        self.words[FOLLOWED].load(Acquire) != 0
+    /// The ports whose sockets others take over.
+    pub(crate) fn followed(&self) -> Ports {
+        Ports(self.words[FOLLOWED].load(Acquire))
     }
 
-    /// Workers of a later generation take over the sockets: this one stops reading them when it drains.
-    pub fn set_followed(&self) {
-        self.words[FOLLOWED].store(1, Release);
+    /// Workers of a later generation take over the sockets of these ports: when this one is asked to drain, it stops
+    /// reading them.
+    pub fn set_followed(&self, ports: Ports) {
+        self.words[FOLLOWED].store(ports.0, Release);
     }
 
     /// Forgets everything: the worker has ended, or begins.
     pub fn clear(&self) {
-        self.set_reading(false);
-        self.words[FOLLOWED].store(0, Release);
+        self.set_reading(Ports::default());
+        self.set_followed(Ports::default());
         self.words[HEADER..].iter().filter(|word| word.load(Acquire) != EMPTY).for_each(|word| {
             word.store(EMPTY, Release);
         });
     }
 
-    pub(crate) fn set_reading(&self, reading: bool) {
-        self.words[READING].store(u64::from(reading), Release);
+    pub(crate) fn set_reading(&self, ports: Ports) {
+        self.words[READING].store(ports.0, Release);
     }
 
     /// Adds a fingerprint that is not in the set. Where there is no room for it, nobody else will know of the
@@ -159,10 +178,12 @@ mod tests {
     #[test]
     fn an_ended_worker_is_forgotten() {
         let table = SessionTable::anonymous(4).expect("memory");
-        table.set_reading(true);
+        let ports: Ports = [53, 443].into_iter().collect();
+        table.set_reading(ports);
         table.insert(77);
-        assert!(table.is_reading() && table.contains(77));
+        assert!(table.reading().meets([53].into_iter().collect()) && table.contains(77));
+        assert!(!table.reading().meets([54].into_iter().collect()));
         table.clear();
-        assert!(!table.is_reading() && !table.contains(77));
+        assert!(table.reading() == Ports::default() && !table.contains(77));
     }
 }

@@ -79,6 +79,10 @@ named_words! {
         UpstreamLocal = "upstream_local",
         /// Requests that were sent again, to another server or on another connection.
         UpstreamRetries = "upstream_retries",
+        /// Bodies that were put on a disk, because one side was slower than the other.
+        Spooled = "spooled",
+        /// Times the disk did not take them.
+        SpoolFailures = "spool_failures",
         /// Datagrams received.
         DatagramsReceived = "datagrams_received",
         /// Datagrams sent.

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use drover_event::{
-    BackendKind, Core, DatagramService, ListenerOptions, Neighbour, Neighbourhood, Notifier, Session,
+    BackendKind, Core, DatagramService, ListenerOptions, Neighbour, Neighbourhood, Notifier, Ports, Session,
     SessionTable, Settings, Shared, Stats, Strategy, Worker,
 };
 use nix::sys::socket::{
@@ -159,10 +159,10 @@ fn a_generation_that_follows_leaves_sessions_where_they_are() {
             assert_eq!(ask(&first, address, "b"), "old1 b", "round {round}: one of them reads");
         }
         assert_eq!(ask(&second, address, "c"), "old2 c");
-        old.known.table.set_followed();
+        old.known.table.set_followed([address.port()].into_iter().collect());
         old.order(DRAIN);
         let stopped = Instant::now();
-        while old.known.table.is_reading() {
+        while old.known.table.reading() != Ports::default() {
             assert!(stopped.elapsed() < LIMIT, "the old worker stops reading");
             std::thread::yield_now();
         }

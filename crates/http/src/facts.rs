@@ -10,6 +10,7 @@ use crate::handler::proxy::Trail;
 use crate::pattern::Groups;
 use crate::request_id::RequestIds;
 use crate::values::Values;
+use crate::variables::push_ip;
 
 /// What is known about a request and its answer. Bytes and times only: no socket, no clock.
 #[derive(Clone, Copy)]
@@ -118,6 +119,21 @@ impl<'a> Facts<'a> {
         let head = self.head?;
         let field = head.fields.iter().find(|field| field.name.of(self.bytes).eq_ignore_ascii_case(name))?;
         Some(field.value.of(self.bytes))
+    }
+
+    pub(crate) fn push_filename(&self, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+        text(out, self.root);
+        text(out, self.of_head(|head| head.path(self.bytes)));
+    }
+
+    /// What the client said in X-Forwarded-For, and its own address behind that.
+    pub(crate) fn push_forwarded_for(&self, out: &mut Vec<u8>, text: fn(&mut Vec<u8>, &[u8])) {
+        let fields = self.head.map_or(&[][..], |head| &head.fields);
+        for field in fields.iter().filter(|field| field.id == Name::XForwardedFor) {
+            text(out, field.value.of(self.bytes));
+            out.extend_from_slice(b", ");
+        }
+        push_ip(out, self.remote.map(|remote| remote.ip()));
     }
 
     pub(crate) fn sent_field(&self, name: &[u8]) -> Option<&'a [u8]> {

@@ -74,6 +74,7 @@ impl Plan {
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
             refusals: LogBudget::default(),
+            spool_failures: LogBudget::default(),
             ids: RequestIds::new().map_err(StartError::Random)?,
             verified: Verified::new().map_err(StartError::Random)?,
             pid: std::process::id(),
@@ -87,8 +88,8 @@ impl Plan {
     }
 }
 
-/// How many unused [`Work`]s a worker keeps.
-const SPARE: usize = 8;
+/// How many unused [`Work`]s a worker keeps: those of requests that are passed on wait side by side.
+const SPARE: usize = 64;
 
 /// What all connections of a worker share.
 pub(crate) struct WorkerState {
@@ -101,6 +102,8 @@ pub(crate) struct WorkerState {
     pub(crate) verified: Verified,
     /// For lines about requests that are refused.
     pub(crate) refusals: LogBudget,
+    /// For lines about disks that take no bodies.
+    pub(crate) spool_failures: LogBudget,
     pub(crate) pid: u32,
     pub(crate) worker: u32,
     logs: Logs,

@@ -34,6 +34,8 @@ pub(crate) enum Variable {
     PeerAddr,
     PeerPort,
     Pid,
+    /// The chain of clients with this one at its end, as servers are told it in X-Forwarded-For.
+    ForwardedFor,
     /// What a header of the PROXY protocol said: the client, and where it connected to.
     ProxiedAddr,
     ProxiedPort,
@@ -95,6 +97,7 @@ const NAMES: &[(&str, Variable)] = &[
     ("is_args", Variable::IsArgs),
     ("msec", Variable::Msec),
     ("pid", Variable::Pid),
+    ("proxy_add_x_forwarded_for", Variable::ForwardedFor),
     ("proxy_protocol_addr", Variable::ProxiedAddr),
     ("proxy_protocol_port", Variable::ProxiedPort),
     ("proxy_protocol_server_addr", Variable::ProxiedServerAddr),
@@ -238,6 +241,7 @@ impl drover_service::Variable for Variable {
             Variable::Pid => push_number(out, u64::from(facts.pid)),
             Variable::PeerAddr => push_ip(out, facts.peer.map(|peer| peer.ip())),
             Variable::PeerPort => push_port(out, facts.peer),
+            Variable::ForwardedFor => facts.push_forwarded_for(out, text),
             Variable::ProxiedAddr => push_known_ip(out, facts.proxied.map(|(source, _)| source)),
             Variable::ProxiedPort => push_port(out, facts.proxied.map(|(source, _)| source)),
             Variable::ProxiedServerAddr => push_known_ip(out, facts.proxied.map(|(_, to)| to)),
@@ -246,10 +250,7 @@ impl drover_service::Variable for Variable {
             Variable::RemotePort => push_port(out, facts.remote),
             Variable::RemoteUser => text(out, &facts.values.user),
             Variable::Request => text(out, facts.request_line()),
-            Variable::RequestFilename => {
-                text(out, facts.root);
-                text(out, facts.of_head(|head| head.path(facts.bytes)));
-            }
+            Variable::RequestFilename => facts.push_filename(out, text),
             Variable::RequestId => facts.ids.push(facts.values.request_id(|| facts.ids.draw()), out),
             Variable::RequestLength => push_number(out, facts.request_length),
             Variable::RequestMethod => text(out, facts.of_head(|head| head.method_span.of(facts.bytes))),
@@ -278,7 +279,7 @@ impl drover_service::Variable for Variable {
     }
 }
 
-fn push_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
+pub(crate) fn push_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
     match ip {
         Some(ip) => push_address(out, ip),
         // A unix socket has no address worth a name.
@@ -315,7 +316,7 @@ mod tests {
 
     const REQUEST: &[u8] =
         b"GET /a%20b?c=d HTTP/1.1\r\nHost: EXAMPLE.org:8080\r\nUser-Agent: x\"y\r\nX-Id: 7\r\n\
-          Cookie: a=1; Bc=2\r\nCookie: d=\r\nContent-Type: t/u\r\n\r\n";
+          Cookie: a=1; Bc=2\r\nCookie: d=\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nContent-Type: t/u\r\n\r\n";
 
     fn with_facts(test: impl Fn(&Facts<'_>)) {
         let mut head = Head::default();
@@ -381,6 +382,7 @@ mod tests {
             ("$arg_c $arg_C $arg_none $cookie_a $cookie_bC $cookie_d", "d d - 1 2 -"),
             ("$content_type $content_length $https", "t/u - -"),
             ("$document_root $request_filename $document_uri", "/www /www/a b /a b"),
+            ("$proxy_add_x_forwarded_for", "192.0.2.1, 192.0.2.2, 10.0.0.1"),
             ("$own $1", "x y -"),
             ("${pid}0 $$5 %", "420 $5 %"),
         ] {

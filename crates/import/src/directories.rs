@@ -9,19 +9,27 @@ pub(crate) const RELATIVE: &str =
 /// Where relative paths start; unknown, they stay as they are.
 #[derive(Clone, Default, Debug)]
 pub struct Directories {
-    /// nginx's prefix.
+    /// nginx's prefix: most paths start there.
     prefix: Option<PathBuf>,
+    /// That of the nginx.conf: what is included and files of passwords start there.
+    own: Option<PathBuf>,
 }
 
 impl Directories {
-    /// Those of an nginx with this prefix.
-    pub fn of(prefix: Option<&Path>) -> Directories {
-        Directories { prefix: prefix.map(Path::to_path_buf) }
+    /// Those of a file that nginx would be given with this prefix.
+    pub fn of(file: &Path, prefix: Option<&Path>) -> Directories {
+        let own = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_path_buf));
+        Directories { prefix: prefix.map(Path::to_path_buf), own }
     }
 
     /// A path that starts at the prefix, and what is to be said about it.
     pub(crate) fn at_prefix(&self, path: &str) -> (String, Option<String>) {
         absolute(self.prefix.as_deref(), path)
+    }
+
+    /// A path that starts where the nginx.conf is, and what is to be said about it.
+    pub(crate) fn at_own(&self, path: &str) -> (String, Option<String>) {
+        absolute(self.own.as_deref(), path)
     }
 }
 
@@ -39,10 +47,12 @@ mod tests {
 
     #[test]
     fn relative_paths_start_at_the_prefix_if_there_is_one() {
-        let known = Directories::of(Some(Path::new("/srv/nginx")));
+        let file = Path::new("/srv/nginx/conf/nginx.conf");
+        let known = Directories::of(file, Some(Path::new("/srv/nginx")));
         assert_eq!(known.at_prefix("html"), ("/srv/nginx/html".to_owned(), None));
         assert_eq!(known.at_prefix("/html"), ("/html".to_owned(), None));
-        let (path, remark) = Directories::of(None).at_prefix("html");
+        assert_eq!(known.at_own("users"), ("/srv/nginx/conf/users".to_owned(), None));
+        let (path, remark) = Directories::of(file, None).at_prefix("html");
         assert_eq!(path, "html");
         assert!(remark.is_some());
     }

@@ -97,6 +97,15 @@ impl Table {
         self.lines.push(Line::Entry { key: key.to_owned(), value, behind: None });
     }
 
+    /// Takes a key out again.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.lines.retain(|line| !matches!(line, Line::Entry { key: present, .. } if present == key));
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.lines.iter().any(|line| matches!(line, Line::Entry { key: present, .. } if present == key))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

@@ -14,6 +14,15 @@ pub(crate) enum Level {
     Server,
     Location,
     Upstream,
+    Stream,
+    StreamServer,
+    StreamUpstream,
+}
+
+impl Level {
+    pub(crate) fn is_of_streams(self) -> bool {
+        matches!(self, Level::Stream | Level::StreamServer | Level::StreamUpstream)
+    }
 }
 
 /// How it went: a difference that can be seen, if there is one; or why it was not carried over.
@@ -37,6 +46,9 @@ pub(crate) enum How {
     Integer,
     /// A path that starts at the prefix.
     Path,
+    /// A time, a number: a key of the upstream that is passed on to.
+    UpstreamDuration,
+    UpstreamInteger,
     By(fn(&mut Scope, &Directive) -> Verdict),
     /// A block, which the walk over the tree takes care of.
     Block,
@@ -62,6 +74,8 @@ fn is_related(one: Level, other: Level) -> bool {
         Level::Main => 0,
         Level::Http | Level::Server | Level::Location => 1,
         Level::Upstream => 2,
+        Level::Stream | Level::StreamServer => 3,
+        Level::StreamUpstream => 4,
     };
     family(one) == family(other)
 }
@@ -75,15 +89,21 @@ impl Row {
         };
         let value = match self.how {
             How::By(convert) => return convert(scope, directive),
+            How::UpstreamDuration => {
+                let value = value(values::duration_text, "a time")?;
+                return Ok(scope.ask_upstream(self.becomes, value));
+            }
+            How::UpstreamInteger => {
+                let value = value(number, "a number")?;
+                return Ok(scope.ask_upstream(self.becomes, value));
+            }
             How::Duration => value(values::duration_text, "a time")?,
             How::Size => value(values::size_text, "a size")?,
             How::Flag => value(|text| values::flag(text).map(|flag| flag.to_string()), "on or off")?,
-            How::Integer => {
-                value(|text| text.parse::<i64>().ok().map(|number| number.to_string()), "a number")?
-            }
+            How::Integer => value(number, "a number")?,
             How::Path => {
                 let [path] = contexts::exactly(&directive.arguments)?;
-                let (path, remark) = scope.directories.at_prefix(path);
+                let (path, remark) = scope.facts.directories.at_prefix(path);
                 scope.set(self.becomes, crate::document::string(&path));
                 return Ok(remark);
             }
@@ -92,6 +112,10 @@ impl Row {
         scope.set(self.becomes, value);
         Ok(None)
     }
+}
+
+fn number(text: &str) -> Option<String> {
+    text.parse::<i64>().ok().map(|number| number.to_string())
 }
 
 /// The reference: every directive that is known and what becomes of it, as a table in Markdown.

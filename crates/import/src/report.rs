@@ -48,6 +48,8 @@ pub struct Entry {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     entries: Vec<Entry>,
+    /// What is to be said of no directive in particular.
+    remarks: Vec<String>,
 }
 
 impl Report {
@@ -58,6 +60,10 @@ impl Report {
             outcome,
             remark: remark.into(),
         });
+    }
+
+    pub(crate) fn say(&mut self, remark: impl Into<String>) {
+        self.remarks.push(remark.into());
     }
 
     /// What was noted, in the order of the files.
@@ -95,6 +101,9 @@ impl fmt::Display for Report {
                 }
             }
         }
-        Ok(())
+        if !self.remarks.is_empty() {
+            writeln!(formatter, "also different ({}):", self.remarks.len())?;
+        }
+        self.remarks.iter().try_for_each(|remark| writeln!(formatter, "  {remark}"))
     }
 }

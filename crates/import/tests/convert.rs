@@ -105,9 +105,9 @@ fn lists_replace_those_outside_and_never_add_up() {
             "proxy_set_header A 1; proxy_set_header B 2; location / {{ proxy_pass http://127.0.0.1:9/; {location} }}"
         ))
     };
-    assert!(fields("").contains("{ set = { A = \"1\", B = \"2\" } }"), "{}", fields(""));
+    assert!(fields("").contains("A = \"1\", B = \"2\" } }"), "{}", fields(""));
     let own = fields("proxy_set_header C 3;");
-    assert!(own.contains("{ set = { C = \"3\" } }"), "{own}");
+    assert!(own.contains("{ set = { Host = \"127.0.0.1:9\", C = \"3\" } }"), "{own}");
 }
 
 #[test]

@@ -112,7 +112,7 @@ async fn run(exchange: &mut Exchange) -> CloseReason {
     let mut attempts = group.begin(key);
     let mut last = None;
     loop {
-        if let Err(reason) = exchange.choose(&core, &mut attempts) {
+        if let Err(reason) = exchange.choose(&core, &mut attempts).await {
             return last.unwrap_or(reason);
         }
         match std::future::poll_fn(|_| exchange.poll(keeps)).await {
@@ -151,8 +151,8 @@ impl Exchange {
     }
 
     /// Makes a socket to the next server, and sends what is unanswered.
-    fn choose(&mut self, core: &Core, attempts: &mut Attempts) -> Result<(), CloseReason> {
-        let claim = attempts.claim(core.now()).map_err(|none| self.why_none(core, none))?;
+    async fn choose(&mut self, core: &Core, attempts: &mut Attempts) -> Result<(), CloseReason> {
+        let claim = attempts.claim_resolved(core).await.map_err(|none| self.why_none(core, none))?;
         self.record.tries(claim.peer());
         let Target::Internet(address) = *claim.peer().target() else { return Err(CloseReason::NoServer) };
         let source = claim.upstream().plan().config().source.map(|source| source.socket_address());

@@ -24,7 +24,7 @@ pub(crate) fn import(args: &ImportArgs) -> io::Result<ExitCode> {
         None => (path.clone(), None),
     };
     let nodes = drover_import::tree::read(&path).map_err(io::Error::other)?;
-    let directories = Directories::of(prefix.as_deref());
+    let directories = Directories::of(&path, prefix.as_deref());
     let Converted { text, report } = drover_import::convert(&nodes, &directories);
     if !args.report {
         print(&text)?;

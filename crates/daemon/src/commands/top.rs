@@ -23,7 +23,8 @@ pub(crate) fn top(args: &TopArgs) -> io::Result<ExitCode> {
     let failure = command.exec();
     Err(match failure.kind() {
         io::ErrorKind::NotFound => io::Error::other(format!(
-            "there is no {PROGRAM}, neither beside {} nor in PATH: it is built from crates/top and installed with drover",
+            "there is no {PROGRAM}, neither beside {} nor in PATH: `make install` puts it there, and in the source \
+             tree `make top` does",
             own.display()
         )),
         _ => io::Error::new(failure.kind(), format!("cannot start {}: {failure}", program.display())),

@@ -93,7 +93,7 @@ impl Source {
             Source::Nginx { file, prefix, lenient } => {
                 let nodes = tree::read(file).map_err(|error| Box::new(unreadable(&error)))?;
                 let Converted { text, report } =
-                    drover_import::convert(&nodes, &Directories::of(Some(prefix)));
+                    drover_import::convert(&nodes, &Directories::of(file, Some(prefix)));
                 let name = format!("{} in drover's terms", file.display());
                 let (mut config, mut findings) = drover_config::parse::<Config>(&name, &text);
                 note(&report, *lenient, &mut findings);

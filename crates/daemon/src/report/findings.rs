@@ -1,19 +1,17 @@
 //! What an operator should look at, as plain sentences: each with the figure behind it and what to do.
 
-use drover_event::{Counter, Gauge, Phase, Strategy};
+mod queues;
+mod spread;
+
+use drover_event::{Counter, Gauge, Phase};
 
 use super::json::inside_turn_ms;
 use super::table::{duration, milliseconds};
 use super::{Now, is_waiting, last, servers, serving};
 use crate::process::is_stopped;
-use crate::scoreboard::{ListenerView, MasterState, Snapshot, WorkerView};
+use crate::scoreboard::{MasterState, Snapshot, WorkerView};
 use crate::text::counted;
 
-/// Fewer connections, or accepts, than this say nothing about how they are spread.
-const ENOUGH_CONNECTIONS: u64 = 50;
-const ENOUGH_ACCEPTS: u64 = 200;
-/// A worker that has this many times its share is worth a word.
-const UNEVEN: f64 = 1.6;
 /// A worker inside one turn for longer than this hangs, in milliseconds.
 const HANGS_MS: u64 = 1000;
 /// Lag that people notice, in milliseconds: as 99th percentile over ten seconds.
@@ -92,22 +90,17 @@ impl Finding {
 /// Everything that is off, what keeps clients from being served first.
 pub(crate) fn findings(snapshot: &Snapshot, now: Now) -> Vec<Finding> {
     let mut found = Vec::new();
-    found.extend(missing_workers(snapshot));
+    found.extend(missing_workers(snapshot).or_else(|| crashed_workers(snapshot)));
     found.extend(snapshot.workers.iter().filter_map(stopped));
     found.extend(snapshot.workers.iter().filter_map(|worker| hanging(worker, now)));
     found.extend(serving(snapshot).filter_map(|worker| lagging(worker, now)));
     found.extend(serving(snapshot).filter_map(short_of_slots));
     found.extend(serving(snapshot).filter_map(short_of_descriptors));
     found.extend(dropped(snapshot));
+    found.extend(dropped_datagrams(snapshot));
     found.extend(refused_accepts(snapshot));
-    found.extend(snapshot.listeners.iter().filter_map(full_queue));
-    found.extend(snapshot.listeners.iter().filter_map(cut_backlog));
-    match uneven_connections(snapshot) {
-        Some(finding) => found.push(finding),
-        None => {
-            found.extend(snapshot.listeners.iter().filter_map(|listener| uneven_accepts(listener, snapshot)))
-        }
-    }
+    found.extend(queues::findings(snapshot));
+    found.extend(spread::findings(snapshot));
     found.extend(servers::findings(snapshot));
     found.extend(refused_reload(snapshot, now));
     found.extend(panics(snapshot));
@@ -140,19 +133,37 @@ fn missing_workers(snapshot: &Snapshot) -> Option<Finding> {
         .filter(|worker| is_waiting(worker))
         .map(|worker| worker.number.to_string())
         .collect();
-    let [_, _, failed, killed] = master.exits;
+    let crashes = crashes(snapshot).map(|crashes| format!("; {crashes} since the start")).unwrap_or_default();
     let again = match waiting.is_empty() {
         true => String::new(),
         false => format!(" (a crash loop: {} will be started again after a pause)", waiting.join(", ")),
     };
     let text = format!(
-        "{there} of {} workers serve{again}; {} ended by a failure and {} by a signal since the start: the log \
-         says how, and what they were doing",
-        master.workers,
-        counted(failed as usize, "worker"),
-        killed
+        "{there} of {} workers serve{again}{crashes}: the log says how workers ended, and what they were doing",
+        master.workers
     );
     Some(Finding::new(About::Workers, text))
+}
+
+/// Workers that crashed, all of which have been replaced.
+fn crashed_workers(snapshot: &Snapshot) -> Option<Finding> {
+    let text = format!(
+        "{} since the start, and others took their place: the log says how they ended, and what they were doing",
+        crashes(snapshot)?
+    );
+    Some(Finding::new(About::Workers, text))
+}
+
+/// `1 worker ended by a failure and 2 by a signal`, where any did.
+fn crashes(snapshot: &Snapshot) -> Option<String> {
+    let [_, _, failed, killed] = snapshot.master.exits;
+    let workers = |count: u64| counted(count as usize, "worker");
+    match (failed, killed) {
+        (0, 0) => None,
+        (0, killed) => Some(format!("{} ended by a signal", workers(killed))),
+        (failed, 0) => Some(format!("{} ended by a failure", workers(failed))),
+        (failed, killed) => Some(format!("{} ended by a failure and {killed} by a signal", workers(failed))),
+    }
 }
 
 fn hanging(worker: &WorkerView, now: Now) -> Option<Finding> {
@@ -205,42 +216,6 @@ fn lagging(worker: &WorkerView, now: Now) -> Option<Finding> {
     })
 }
 
-fn uneven_connections(snapshot: &Snapshot) -> Option<Finding> {
-    let open = |worker: &WorkerView| worker.gauge(Gauge::OpenConnections);
-    let workers = serving(snapshot).count();
-    let sum: u64 = serving(snapshot).map(open).sum();
-    let fullest = serving(snapshot).max_by_key(|worker| open(worker))?;
-    let share = open(fullest) as f64 / sum as f64;
-    (workers > 1 && sum >= ENOUGH_CONNECTIONS && share * workers as f64 >= UNEVEN).then(|| {
-        let text = format!(
-            "worker {} holds {:.0} % of {sum} connections; accept = \"balanced\" would even this out",
-            fullest.number,
-            share * 100.0
-        );
-        Finding::of(fullest, About::Skew, text)
-    })
-}
-
-/// Accepts of one listener that mostly one worker took. `balanced` looks at connections, not at accepts.
-fn uneven_accepts(listener: &ListenerView, snapshot: &Snapshot) -> Option<Finding> {
-    let workers = serving(snapshot).count();
-    let sum: u64 = serving(snapshot).map(|worker| worker.accepts(listener)).sum();
-    let busiest = serving(snapshot).max_by_key(|worker| worker.accepts(listener))?;
-    let share = busiest.accepts(listener) as f64 / sum as f64;
-    let uneven = workers > 1 && sum >= ENOUGH_ACCEPTS && share * workers as f64 >= UNEVEN;
-    (uneven && listener.sockets() > 0 && listener.strategy != Strategy::Balanced).then(|| {
-        let text = format!(
-            "worker {} took {:.0} % of {sum} connections at {} ({}): no harm while it keeps up; \
-             accept = \"balanced\" or \"reuseport\" would spread them",
-            busiest.number,
-            share * 100.0,
-            listener.address,
-            listener.strategy.name()
-        );
-        Finding::of(busiest, About::Skew, text)
-    })
-}
-
 fn short_of_slots(worker: &WorkerView) -> Option<Finding> {
     let free = worker.gauge(Gauge::FreeSlots);
     (free <= worker.slots / 16).then(|| {
@@ -276,6 +251,18 @@ fn dropped(snapshot: &Snapshot) -> Option<Finding> {
     })
 }
 
+fn dropped_datagrams(snapshot: &Snapshot) -> Option<Finding> {
+    let dropped = snapshot.total(Counter::DatagramsDropped);
+    (dropped > 0).then(|| {
+        let text = format!(
+            "{} given up since the start, because a session or the network took them too slowly or no slot was \
+             free: raise [events] worker_connections if few slots are free",
+            counted(dropped as usize, "datagram")
+        );
+        Finding::new(About::Drops, text)
+    })
+}
+
 /// Accepts that the system refused.
 fn refused_accepts(snapshot: &Snapshot) -> Option<Finding> {
     let (descriptors, memory) =
@@ -291,33 +278,6 @@ fn refused_accepts(snapshot: &Snapshot) -> Option<Finding> {
 
 fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
-}
-
-/// A queue of which half is full, or that was overfull.
-fn full_queue(listener: &ListenerView) -> Option<Finding> {
-    let (waiting, granted, overflows) = (listener.waiting(), listener.granted(), listener.overflows());
-    let room = granted * listener.sockets() as u64;
-    if overflows == 0 && (room == 0 || waiting * 2 <= room) {
-        return None;
-    }
-    let text = format!(
-        "{waiting} of {room} connections wait at {}, and the kernel turned away {overflows} since the start: workers \
-         accept too slowly (see lag), or raise the listener's backlog",
-        listener.address
-    );
-    Some(Finding::new(About::Queue, text))
-}
-
-fn cut_backlog(listener: &ListenerView) -> Option<Finding> {
-    let (granted, wanted) = (listener.granted(), listener.backlog);
-    (listener.is_known() && granted < wanted).then(|| {
-        let text = format!(
-            "the kernel cut the backlog of {} from {wanted} to {granted}: sysctl net.core.somaxconn={wanted} and a \
-             reload",
-            listener.address
-        );
-        Finding::new(About::Backlog, text)
-    })
 }
 
 fn panics(snapshot: &Snapshot) -> Option<Finding> {

@@ -4,7 +4,7 @@ use drover_event::{CloseReason, Counter, Durations, Gauge, Phase};
 use serde_json::{Map, Value, json};
 
 use super::{Now, WINDOWS, accept_skew, findings, is_waiting, last, shown_gauges};
-use crate::scoreboard::{ListenerView, MasterView, Snapshot, WorkerView};
+use crate::scoreboard::{ListenerView, MasterView, Snapshot, WaitingAt, WorkerView};
 
 /// Everything that the scoreboard says.
 pub(crate) fn json(snapshot: &Snapshot, now: Now) -> Value {
@@ -105,7 +105,11 @@ pub(super) fn inside_turn_ms(worker: &WorkerView, now: Now) -> u64 {
 }
 
 fn listener_json(listener: &ListenerView, snapshot: &Snapshot) -> Value {
-    let known = |value: u64| listener.is_known().then_some(value);
+    let (waiting, granted, bytes) = match listener.queue() {
+        None => (None, None, None),
+        Some(WaitingAt::Connections { waiting, granted, .. }) => (Some(waiting), Some(granted), None),
+        Some(WaitingAt::Datagrams { bytes }) => (None, None, Some(bytes)),
+    };
     json!({
         "address": listener.address,
         "transport": listener.transport.name(),
@@ -113,9 +117,10 @@ fn listener_json(listener: &ListenerView, snapshot: &Snapshot) -> Value {
         "serves": listener.sockets() > 0,
         "sockets": listener.sockets(),
         "accepts": snapshot.total_accepts(listener),
-        "backlog": listener.backlog,
-        "backlog_granted": known(listener.granted()),
-        "waiting": known(listener.waiting()),
+        "backlog": listener.backlog(),
+        "backlog_granted": granted,
+        "waiting": waiting,
+        "waiting_bytes": bytes,
         "overflows": listener.overflows(),
     })
 }

@@ -5,18 +5,20 @@
 //! worker is labelled with its number and its generation, since workers of two generations live side by side
 //! during a reload.
 
-use std::fmt::{Display, Write};
+mod exposition;
+mod listeners;
+mod servers;
+
 use std::time::Duration;
 
-use drover_event::{BUCKETS, CloseReason, Counter, Durations, Gauge, Histogram, Phase, bucket_end};
+use drover_event::{CloseReason, Counter, Durations, Gauge, Phase};
 
 use super::findings::About;
 use super::json::inside_turn_ms;
 use super::{Now, accept_skew, findings, is_waiting, last};
 use crate::scoreboard::{Snapshot, WorkerState, WorkerView};
+use exposition::Exposition;
 
-/// Each fourth bucket of a histogram is shown: a bucket for each factor of four.
-const BUCKET_STEP: usize = 4;
 /// The windows of [`super::WINDOWS`] as label values.
 const WINDOWS: [(&str, u64); 3] = [("1s", 1), ("10s", 10), ("60s", 60)];
 
@@ -27,14 +29,15 @@ pub(crate) fn openmetrics(snapshot: &Snapshot, now: Now) -> String {
     totals(&mut text, snapshot);
     workers(&mut text, snapshot, now);
     worker_lag(&mut text, snapshot, now);
-    listeners(&mut text, snapshot);
+    listeners::write(&mut text, snapshot);
+    servers::write(&mut text, snapshot);
     let found = findings(snapshot, now);
     text.family("drover_findings", "gauge", "What `drover status` points out, by subject.");
     for about in About::ALL {
         let count = found.iter().filter(|finding| finding.about == *about).count();
         text.sample("drover_findings", &[("about", about.name())], count);
     }
-    text.0 + "# EOF\n"
+    text.finish()
 }
 
 fn master(text: &mut Exposition, snapshot: &Snapshot) {
@@ -220,109 +223,4 @@ impl Who {
     fn labels(&self) -> [(&'static str, &str); 2] {
         [("worker", &self.worker), ("generation", &self.generation)]
     }
-}
-
-fn listeners(text: &mut Exposition, snapshot: &Snapshot) {
-    text.family("drover_listener", "info", "How a listener takes connections.");
-    for listener in &snapshot.listeners {
-        let labels = [
-            ("address", &*listener.address),
-            ("transport", listener.transport.name()),
-            ("strategy", listener.strategy.name()),
-        ];
-        text.sample("drover_listener_info", &labels, 1);
-    }
-    let mut counter = |name: &str, help: &str, value: &dyn Fn(&crate::scoreboard::ListenerView) -> u64| {
-        text.family(name, "counter", help);
-        for listener in &snapshot.listeners {
-            text.sample(&format!("{name}_total"), &[("address", &listener.address)], value(listener));
-        }
-    };
-    counter("drover_listener_accepts", "Connections accepted.", &|listener| snapshot.total_accepts(listener));
-    let overflows = "Connections that the kernel turned away, nearly always because a queue was full.";
-    counter("drover_listener_overflows", overflows, &|listener| listener.overflows());
-    let mut gauge = |name: &str, help: &str, value: &dyn Fn(&crate::scoreboard::ListenerView) -> u64| {
-        text.family(name, "gauge", help);
-        for listener in snapshot.listeners.iter().filter(|listener| listener.is_known()) {
-            text.sample(name, &[("address", &listener.address)], value(listener));
-        }
-    };
-    gauge("drover_listener_sockets", "Its sockets.", &|listener| listener.sockets() as u64);
-    gauge("drover_listener_waiting", "Connections that wait to be accepted.", &|listener| listener.waiting());
-    gauge("drover_listener_backlog", "How many may wait at each socket, as configured.", &|listener| {
-        listener.backlog
-    });
-    gauge("drover_listener_backlog_granted", "How many the kernel lets wait at each socket.", &|listener| {
-        listener.granted()
-    });
-}
-
-/// The text as far as it is written.
-#[derive(Default)]
-struct Exposition(String);
-
-impl Exposition {
-    /// Begins a family. Its samples follow before the next one begins.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# TYPE {name} {kind}"));
-        self.line(format_args!("# HELP {name} {}", escaped(help.trim())));
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help);
-        self.sample(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "counter", help);
-        self.sample(&format!("{name}_total"), &[], value);
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, sum: Option<f64>) {
-        self.family(name, "histogram", help);
-        let mut count = 0;
-        for bucket in 0..BUCKETS {
-            count += histogram.count_in(bucket);
-            match bucket_end(bucket) {
-                Some(end) if bucket % BUCKET_STEP == BUCKET_STEP - 1 => {
-                    let end = canonical(end.as_secs_f64());
-                    self.sample(&format!("{name}_bucket"), &[("le", &end)], count);
-                }
-                Some(_) => {}
-                None => self.sample(&format!("{name}_bucket"), &[("le", "+Inf")], count),
-            }
-        }
-        // The standard wants both or neither.
-        if let Some(sum) = sum {
-            self.sample(&format!("{name}_count"), &[], count);
-            self.sample(&format!("{name}_sum"), &[], sum);
-        }
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        match labels.is_empty() {
-            true => self.line(format_args!("{name} {value}")),
-            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
-        }
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "{line}");
-    }
-}
-
-/// The end of a bucket as the standard wants it: a small number with an exponent of two digits.
-fn canonical(seconds: f64) -> String {
-    match format!("{seconds:e}").split_once("e-") {
-        Some((mantissa, exponent)) if seconds < 1e-4 => format!("{mantissa}e-{exponent:0>2}"),
-        _ => format!("{seconds:?}"),
-    }
-}
-
-/// As a label's value or a help text has to be written.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -124,16 +124,31 @@ fn listener() -> Value {
             ("strategy", string("Its accept strategy")),
             ("serves", boolean("Whether the generation that serves has it")),
             ("sockets", count("How many sockets it has: one, or with reuseport one for each worker")),
-            ("accepts", count("Connections accepted, by all workers there ever were")),
-            ("backlog", count("The backlog that is configured")),
+            ("accepts", count("Connections accepted, or sessions begun, by all workers there ever were")),
+            ("backlog", nullable("integer", "The backlog that is configured; null for datagrams")),
             (
                 "backlog_granted",
-                nullable("integer", "The backlog that the kernel grants each socket; null if unknown"),
+                nullable(
+                    "integer",
+                    "The backlog that the kernel grants each socket; null for datagrams or if unknown",
+                ),
             ),
-            ("waiting", nullable("integer", "Connections that wait to be accepted; null if unknown")),
+            (
+                "waiting",
+                nullable("integer", "Connections that wait to be accepted; null for datagrams or if unknown"),
+            ),
+            (
+                "waiting_bytes",
+                nullable(
+                    "integer",
+                    "Memory of the datagrams that wait to be received; null for connections or if unknown",
+                ),
+            ),
             (
                 "overflows",
-                count("Connections that the kernel turned away, nearly always because a queue was full"),
+                count(
+                    "Connections or datagrams that the kernel turned away, nearly always because a queue was full",
+                ),
             ),
         ],
     )

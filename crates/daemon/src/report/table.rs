@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover_event::{CloseReason, Counter, Gauge};
 
 use super::{Now, accept_skew, findings, is_waiting, last, servers, serving};
-use crate::scoreboard::{ListenerView, Snapshot, WorkerView};
+use crate::scoreboard::{ListenerView, Snapshot, WaitingAt, WorkerView};
 
 /// What a terminal has at least.
 const COLUMNS: usize = 80;
@@ -97,9 +97,10 @@ fn listeners(snapshot: &Snapshot) -> String {
         "listener", "accept", "sockets", "accepts", "waiting", "overflows"
     );
     for listener in serving {
-        let waiting = match listener.is_known() {
-            true => format!("{}/{}", listener.waiting(), listener.granted() * listener.sockets() as u64),
-            false => "?".to_owned(),
+        let waiting = match listener.queue() {
+            Some(WaitingAt::Connections { waiting, room, .. }) => format!("{waiting}/{room}"),
+            Some(WaitingAt::Datagrams { bytes }) => format!("{}B", figure(bytes, 8)),
+            None => "?".to_owned(),
         };
         text.push_str(&format!(
             "{:<32} {:<9} {:>7} {:>9} {waiting:>9} {:>9}\n",

@@ -40,8 +40,8 @@ fn sentences(snapshot: &Snapshot) -> String {
 
 fn list(board: &Scoreboard, address: &str, strategy: Strategy, sockets: Vec<u64>) {
     board.number_listeners([address].into_iter(), 1);
-    let listed =
-        Listed { address: address.into(), transport: Transport::Tcp, strategy, backlog: 4096, sockets };
+    let transport = if address.starts_with("udp:") { Transport::Udp } else { Transport::Tcp };
+    let listed = Listed { address: address.into(), transport, strategy, backlog: 4096, sockets };
     board.show_listeners(&[listed], std::iter::empty::<std::os::fd::OwnedFd>(), 1);
 }
 
@@ -72,11 +72,14 @@ fn nothing_is_said_where_nothing_is_off() {
 
 #[test]
 fn a_worker_that_holds_most_connections_is_said() {
-    let uneven = seen("uneven", |_, blocks| {
+    let uneven = seen("uneven", |board, blocks| {
         blocks[1].stats().set(Gauge::OpenConnections, 81);
         blocks[0].stats().set(Gauge::OpenConnections, 19);
+        list(board, "127.0.0.1:80", Strategy::Exclusive, vec![1]);
     });
-    assert!(sentences(&uneven).contains("worker 1 holds 81 % of 100 connections"), "{}", sentences(&uneven));
+    let text = sentences(&uneven);
+    let wanted = "worker 1 holds 81 % of 100 connections; accept = \"balanced\" would even this out";
+    assert!(text.contains(wanted), "{text}");
 }
 
 #[test]
@@ -133,6 +136,16 @@ fn refused_reloads_crash_loops_and_panics_are_said() {
 }
 
 #[test]
+fn workers_that_were_replaced_are_said() {
+    let replaced = seen("replaced", |board, _| {
+        board.count_exit(Exit::Killed);
+        board.count_exit(Exit::Asked);
+    });
+    let wanted = "1 worker ended by a signal since the start, and others took their place";
+    assert!(sentences(&replaced).contains(wanted), "{}", sentences(&replaced));
+}
+
+#[test]
 fn queues_and_backlogs_are_said_by_the_kernels_word() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = listener.local_addr().expect("an address");
@@ -146,6 +159,38 @@ fn queues_and_backlogs_are_said_by_the_kernels_word() {
     assert!(text.contains(&format!("2 of 1 connections wait at {address}")), "{text}");
     assert!(text.contains(&format!("cut the backlog of {address} from 4096 to 1")), "{text}");
     assert!(table(&full, NOW).contains(" 2/1 "), "{}", table(&full, NOW));
+}
+
+#[test]
+fn datagrams_have_no_backlog_that_could_be_cut() {
+    let socket = std::net::UdpSocket::bind("[::1]:0").expect("a socket");
+    let address = format!("udp:{}", socket.local_addr().expect("an address"));
+    let inode = crate::scoreboard::inode(std::os::fd::AsFd::as_fd(&socket)).expect("an inode");
+    let listening = seen("datagrams", |board, blocks| {
+        list(board, &address, Strategy::ReusePort, vec![inode]);
+        blocks[0].stats().add(Counter::DatagramsDropped, 3);
+    });
+    assert!(table(&listening, NOW).contains(" 0B "), "{}", table(&listening, NOW));
+    let text = sentences(&listening);
+    assert!(text.contains("3 datagrams given up since the start") && !text.contains("backlog"), "{text}");
+}
+
+#[test]
+fn what_would_not_help_is_not_advised() {
+    let holds = |board: &Scoreboard, blocks: &[Block], strategy, accepts| {
+        list(board, "127.0.0.1:80", strategy, vec![1]);
+        let number = blocks[0].listener("127.0.0.1:80").expect("it has a number");
+        (0..accepts).for_each(|_| blocks[0].stats().count_accept(number));
+    };
+    let reuseport = seen("reuseport", |board, blocks| holds(board, blocks, Strategy::ReusePort, 300));
+    let text = sentences(&reuseport);
+    assert!(text.contains("worker 0 took 100 %") && !text.contains("or \"reuseport\""), "{text}");
+    let balanced = seen("balanced", |board, blocks| {
+        holds(board, blocks, Strategy::Balanced, 300);
+        blocks[0].stats().set(Gauge::OpenConnections, 100);
+    });
+    let text = sentences(&balanced);
+    assert!(text.contains("worker 0 holds 100 % of 100 connections") && !text.contains("accept ="), "{text}");
 }
 
 /// Connections of which each takes the script's clock as long as `takes` says.

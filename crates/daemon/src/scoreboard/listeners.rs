@@ -193,36 +193,59 @@ pub(crate) struct ListenerView {
     pub(crate) transport: Transport,
     /// Its accept strategy.
     pub(crate) strategy: Strategy,
-    /// The backlog that is configured.
-    pub(crate) backlog: u64,
+    backlog: u64,
     /// Connections turned away at sockets that are closed.
     turned_away_before: u64,
     sockets: Vec<u64>,
     queues: Vec<Queue>,
 }
 
-impl ListenerView {
-    /// Whether the kernel told about its sockets.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.queues.is_empty()
-    }
+/// What waits at the sockets of a listener, by the kernel's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitingAt {
+    /// Connections that wait to be accepted.
+    Connections {
+        /// How many.
+        waiting: u64,
+        /// How many may wait at each socket.
+        granted: u64,
+        /// How many may wait at all of them.
+        room: u64,
+    },
+    /// Datagrams that wait to be received.
+    Datagrams {
+        /// The memory they take, with what the kernel adds to each.
+        bytes: u64,
+    },
+}
 
+impl ListenerView {
     /// How many sockets it has: one, or one for each worker.
     pub(crate) fn sockets(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Connections that wait to be accepted.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.queues.iter().map(|queue| u64::from(queue.waiting)).sum()
+    /// What waits at its sockets; none where the kernel did not tell.
+    pub(crate) fn queue(&self) -> Option<WaitingAt> {
+        if self.queues.is_empty() {
+            return None;
+        }
+        let waiting = self.queues.iter().map(|queue| u64::from(queue.waiting)).sum();
+        let granted = self.queues.iter().map(|queue| u64::from(queue.backlog)).min().unwrap_or(0);
+        Some(match self.transport {
+            Transport::Udp => WaitingAt::Datagrams { bytes: waiting },
+            Transport::Tcp | Transport::Unix => {
+                WaitingAt::Connections { waiting, granted, room: granted * self.sockets() as u64 }
+            }
+        })
     }
 
-    /// How many connections may wait at each socket by the kernel's word.
-    pub(crate) fn granted(&self) -> u64 {
-        self.queues.iter().map(|queue| u64::from(queue.backlog)).min().unwrap_or(0)
+    /// The backlog that is configured; datagrams have none.
+    pub(crate) fn backlog(&self) -> Option<u64> {
+        (self.transport != Transport::Udp).then_some(self.backlog)
     }
 
-    /// Connections that the kernel turned away, nearly always because a queue was full.
+    /// Connections or datagrams that the kernel turned away, nearly always because a queue was full.
     pub(crate) fn overflows(&self) -> u64 {
         self.turned_away_before + self.queues.iter().map(|queue| u64::from(queue.overflows)).sum::<u64>()
     }

@@ -52,7 +52,7 @@ use layout::{
 
 pub(crate) use carry::Totals;
 pub(crate) use layout::{MasterState, WorkerState};
-pub(crate) use listeners::{Listed, ListenerView, Transport, inode};
+pub(crate) use listeners::{Listed, ListenerView, Transport, WaitingAt, inode};
 pub(crate) use readout::Readout;
 use readout::Words;
 #[cfg(test)]

@@ -3,13 +3,19 @@
 //! The kernel keeps a client on one socket of a group as long as the group stays as it is. So a group never
 //! shrinks: where there are fewer workers than before, some read several sockets. Where there are more, the
 //! new sockets join at the commit and not before: until then nobody reads them.
+//!
+//! The sockets of an address that is gone get datagrams as long as workers of before hold them for their
+//! sessions. So they are kept for as long: if the address comes back they are its sockets again. And where a wider
+//! address covers it, the new workers read them too, for good, since the kernel prefers them to the wider ones.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
+use drover_event::Ports;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 
 use super::{Address, Group, Inherited, Sockets, Wanted};
@@ -23,9 +29,9 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// # Errors
 /// What the system refuses; `held` is as it was.
 pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<Group> {
-    let old = held.groups.get(address);
+    let old = held.groups.get(address).map(|group| &group.sockets).or_else(|| held.kept.get(address));
     let mut group = Group {
-        sockets: old.map_or_else(Vec::new, |group| group.sockets.clone()),
+        sockets: old.cloned().unwrap_or_default(),
         surplus: Vec::new(),
         taken_over: Vec::new(),
         wanted,
@@ -58,19 +64,46 @@ pub(super) fn commit(group: &mut Group, address: &Address) -> io::Result<()> {
     group.sockets[first_new..].iter().try_for_each(|socket| bind(socket, place))
 }
 
-/// What worker `number` of `workers` inherits of a group.
-pub(super) fn for_worker(
-    group: &Group,
-    address: &Address,
-    number: usize,
-    workers: usize,
-) -> impl Iterator<Item = Inherited> {
-    let own = group.sockets.iter().enumerate().filter(move |(index, _)| index % workers.max(1) == number);
-    own.map(|(_, socket)| Inherited {
-        address: address.clone(),
-        socket: Rc::clone(socket),
-        surplus: Vec::new(),
-    })
+/// The sockets of addresses that are gone, once `wanted` is what there is.
+pub(super) fn keep(
+    held: &Sockets,
+    wanted: &BTreeMap<Address, Wanted>,
+) -> BTreeMap<Address, Vec<Rc<OwnedFd>>> {
+    let groups = held.groups.iter().filter(|(address, _)| address.udp);
+    let groups = groups.map(|(address, group)| (address, &group.sockets));
+    let gone = held.kept.iter().chain(groups).filter(|(address, _)| !wanted.contains_key(*address));
+    gone.map(|(address, sockets)| (address.clone(), sockets.clone())).collect()
+}
+
+/// No worker of before is left that reads what was kept. What the workers that there are read stays.
+pub(super) fn forget_kept(sockets: &mut Sockets) {
+    let Sockets { groups, kept, .. } = sockets;
+    kept.retain(|gone, _| groups.keys().any(|address| address.covers(gone)));
+}
+
+/// What worker `number` of `workers` inherits for datagrams.
+pub(super) fn for_worker(sockets: &Sockets, number: usize, workers: usize) -> Vec<Inherited> {
+    let groups = sockets.groups.iter().filter(|(address, _)| address.udp);
+    let covering = |gone: &Address| sockets.groups.keys().find(|address| address.covers(gone));
+    let kept = sockets.kept.iter().filter_map(|(gone, kept)| Some((covering(gone)?, kept)));
+    let all = groups.map(|(address, group)| (address, &group.sockets)).chain(kept);
+    let own = |(address, sockets): (&Address, &Vec<Rc<OwnedFd>>)| -> Vec<Inherited> {
+        let own = sockets.iter().enumerate().filter(|(index, _)| index % workers.max(1) == number);
+        let inherited = |(_, socket): (usize, &Rc<OwnedFd>)| Inherited {
+            address: address.clone(),
+            socket: Rc::clone(socket),
+            surplus: Vec::new(),
+        };
+        own.map(inherited).collect()
+    };
+    all.flat_map(own).collect()
+}
+
+impl Sockets {
+    /// The ports on which datagrams are received.
+    pub(crate) fn datagram_ports(&self) -> Ports {
+        self.groups.keys().filter_map(Address::port).filter(|(_, udp)| *udp).map(|(port, _)| port).collect()
+    }
 }
 
 fn place_of(address: &Address) -> io::Result<SocketAddr> {
@@ -121,7 +154,6 @@ fn bind(socket: &OwnedFd, place: SocketAddr) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use std::net::UdpSocket;
 
     fn address() -> Address {
@@ -165,6 +197,35 @@ mod tests {
         let of = |number| three.for_worker(number, 3).len();
         assert_eq!([of(0), of(1), of(2)], [2, 1, 1]);
         assert_eq!(spread(&three, &address).iter().sum::<usize>(), 100);
+    }
+
+    /// What is sent to an address that came back, or that another one covers by now, is read by somebody.
+    #[test]
+    fn the_sockets_of_an_address_that_is_gone_are_not_forgotten_while_others_may_hold_them() {
+        let narrow = address();
+        let (port, _) = narrow.port().expect("internet");
+        let place = ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], port)));
+        let wide = Address { place, ..narrow.clone() };
+        let first = Sockets::prepare(&Sockets::default(), &wanted(&narrow, 2)).expect("prepared");
+        let inodes = |sockets: &Sockets| sockets.groups[&narrow].sockets.clone();
+        let same = |left: &[Rc<OwnedFd>], right: &[Rc<OwnedFd>]| {
+            left.iter().zip(right).all(|(left, right)| Rc::ptr_eq(left, right)) && left.len() == right.len()
+        };
+
+        let mut none = Sockets::prepare(&first, &BTreeMap::new()).expect("prepared");
+        assert!(none.for_worker(0, 1).is_empty(), "nobody new reads them");
+        let back = Sockets::prepare(&none, &wanted(&narrow, 2)).expect("prepared");
+        assert!(same(&inodes(&first), &inodes(&back)));
+        none.forget_left();
+        assert!(none.kept.is_empty());
+
+        let mut wider = Sockets::prepare(&first, &wanted(&wide, 2)).expect("prepared");
+        wider.forget_left();
+        let inherited = wider.for_worker(0, 1);
+        assert_eq!(inherited.len(), 4);
+        assert!(inherited.iter().all(|inherited| inherited.address == wide));
+        let narrower = Sockets::prepare(&wider, &wanted(&narrow, 2)).expect("prepared");
+        assert!(same(&inodes(&first), &inodes(&narrower)));
     }
 
     #[test]

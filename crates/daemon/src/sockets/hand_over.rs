@@ -52,6 +52,16 @@ impl Sockets {
             };
             groups.push((handed, sockets));
         }
+        groups.extend(self.kept.iter().map(|(address, kept)| {
+            let handed = Handed {
+                address: name_of(address),
+                ipv6_only: address.ipv6_only,
+                count: kept.len(),
+                file: false,
+                passed: false,
+            };
+            (handed, kept.iter().map(|socket| socket.as_fd()).collect())
+        }));
         groups
     }
 

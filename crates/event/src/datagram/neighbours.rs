@@ -9,8 +9,9 @@
 //! and those of others.
 //!
 //! Two rules keep a flow whole while one generation follows another. A worker does not read its sockets
-//! before all workers of before have stopped reading them. And a worker that drains stops reading only where
-//! others follow; where nobody does, it goes on for the sessions that it has.
+//! before all workers of before have stopped reading those of the same ports. And a worker that drains stops
+//! reading only where others follow; where nobody does, it goes on for the sessions that it has, until somebody
+//! does.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +23,14 @@ use nix::sys::socket::{
 };
 use tracing::{debug, warn};
 
-use super::{Arrived, arrive};
+use super::{Arrived, Sessions, arrive};
 use crate::accept::put_in;
 use crate::core::{Core, State};
 use crate::error::Error;
 use crate::event::EventId;
 use crate::listener::Behind;
 use crate::posted::QueueName;
-use crate::session_table::SessionTable;
+use crate::session_table::{Ports, SessionTable};
 use crate::stats::Counter;
 use crate::token::Token;
 
@@ -82,14 +83,34 @@ impl Neighbourhood {
         Ok((receiving, sending))
     }
 
-    /// Whether workers of before still read.
-    fn must_wait(&self) -> bool {
-        self.others.iter().any(|other| other.before && other.table.is_reading())
+    /// Whether workers of before still read sockets of these ports.
+    fn must_wait(&self, ports: Ports) -> bool {
+        self.others.iter().any(|other| other.before && other.table.reading().meets(ports))
     }
 
     /// The one who has the session with this fingerprint.
     pub(super) fn owner_of(&self, fingerprint: u64) -> Option<&Neighbour> {
         self.others.iter().find(|other| other.table.contains(fingerprint))
+    }
+}
+
+impl Sessions {
+    /// The port of a listener's datagrams, if it has some.
+    fn port_of(&self, behind: &Behind) -> Option<u16> {
+        match behind {
+            Behind::Datagrams(served) => Some(self.served[*served as usize].bound.port()),
+            Behind::Streams(_) => None,
+        }
+    }
+
+    /// The ports of all datagrams.
+    fn ports(&self) -> Ports {
+        self.served.iter().map(|served| served.bound.port()).collect()
+    }
+
+    /// Whether neighbours of before still read what this worker is to read.
+    fn must_wait(&self) -> bool {
+        self.neighbourhood.as_ref().is_some_and(|neighbourhood| neighbourhood.must_wait(self.ports()))
     }
 }
 
@@ -114,12 +135,12 @@ impl Core {
     /// Whether datagram listeners have to stay out of the backend for now; arranges for the moment when they
     /// need not.
     pub(crate) fn waits_for_neighbours(&self, state: &mut State) -> bool {
-        let waits = state.sessions.neighbourhood.as_ref().is_some_and(Neighbourhood::must_wait);
+        let waits = state.sessions.must_wait();
         if waits && !std::mem::replace(&mut state.sessions.waiting, true) {
             state.sessions.wait_is_due = true;
         }
         if let (false, Some(neighbourhood)) = (waits, &state.sessions.neighbourhood) {
-            neighbourhood.table.set_reading(true);
+            neighbourhood.table.set_reading(state.sessions.ports());
         }
         waits
     }
@@ -134,11 +155,7 @@ impl Core {
 
     async fn wait_for_neighbours(&self) {
         let begun = self.now();
-        let must_wait = || {
-            let state = self.state();
-            state.sessions.neighbourhood.as_ref().is_some_and(Neighbourhood::must_wait)
-        };
-        while must_wait() {
+        while self.state().sessions.must_wait() {
             if self.now().since(begun) > WAIT_MOST_MS {
                 warn!("workers of before still read datagrams: reading beside them");
                 break;
@@ -149,7 +166,7 @@ impl Core {
         state.sessions.waiting = false;
         if let Some(neighbourhood) = state.sessions.neighbourhood.as_ref().filter(|_| !state.draining) {
             debug!("reads datagrams from now on");
-            neighbourhood.table.set_reading(true);
+            neighbourhood.table.set_reading(state.sessions.ports());
         }
         for number in 0..state.listeners.len() {
             let datagrams = state.listeners[number]
@@ -161,17 +178,22 @@ impl Core {
         }
     }
 
-    /// Others may read the sockets from now on.
-    pub(crate) fn stop_reading(&self) {
-        if let Some(neighbourhood) = &self.state().sessions.neighbourhood {
-            neighbourhood.table.set_reading(false);
-        }
+    /// Says which sockets a draining worker still reads; others may read the rest from now on.
+    pub(crate) fn still_reads(&self) {
+        let state = self.state();
+        let Some(neighbourhood) = &state.sessions.neighbourhood else { return };
+        let listeners = state.listeners.iter().flatten();
+        let ports = listeners.filter_map(|listener| state.sessions.port_of(&listener.behind));
+        neighbourhood.table.set_reading(ports.collect());
     }
 
-    /// Whether a draining worker goes on reading datagrams, as nobody follows it.
-    pub(crate) fn goes_on_reading(&self) -> bool {
+    /// Whether a draining worker goes on reading what a listener gets: datagrams of a port where nobody follows it.
+    pub(crate) fn goes_on_reading(&self, listener: u32) -> bool {
         let state = self.state();
-        state.sessions.neighbourhood.as_ref().is_none_or(|own| !own.table.is_followed())
+        let Some(Some(listener)) = state.listeners.get(listener as usize) else { return false };
+        let Some(port) = state.sessions.port_of(&listener.behind) else { return false };
+        let neighbourhood = state.sessions.neighbourhood.as_ref();
+        neighbourhood.is_none_or(|own| !own.table.followed().meets([port].into_iter().collect()))
     }
 }
 

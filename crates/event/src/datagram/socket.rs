@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::task::Poll;
 
 use drover_sys::datagram::ReceiveBatch;
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, connect, send, setsockopt, socket,
@@ -69,7 +70,8 @@ impl Core {
 }
 
 impl DatagramSocket {
-    /// Sends a datagram. What the system has no room for is lost, as in a network.
+    /// Sends a datagram. What the system has no room for is lost, as in a network, and so is what is longer than
+    /// datagrams to there may be.
     ///
     /// # Errors
     /// What `send(2)` reports: `ConnectionRefused` where an earlier one found nobody there.
@@ -82,7 +84,7 @@ impl DatagramSocket {
                 state.moved += count;
                 Ok(())
             }
-            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::ENOBUFS) => {
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EMSGSIZE) => {
                 self.core.stats().add(crate::stats::Counter::DatagramsDropped, 1);
                 Ok(())
             }

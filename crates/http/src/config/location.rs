@@ -44,6 +44,9 @@ drover_config::table! {
         /// Directory of the files to serve; else the server's.
         #[example = "\"/srv/www\""]
         pub root: Option<Located<PathBuf>> = None,
+        /// Directory that stands in place of the location's path; with an exact path, the file for it.
+        #[example = "\"/srv/uploads\""]
+        pub alias: Option<Located<PathBuf>> = None,
         /// Files that stand for a directory; else the server's.
         #[example = "[\"index.html\"]"]
         pub index: Option<Vec<Located<String>>> = None,
@@ -99,6 +102,7 @@ impl Location {
             limit_requests: None,
             limit_connections: None,
             root: None,
+            alias: None,
             index: None,
             autoindex: None,
             precompressed: None,

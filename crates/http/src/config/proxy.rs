@@ -1,6 +1,7 @@
 //! `proxy_pass` and `[http.proxy]`: how requests are passed to upstreams.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_config::{Located, Size};
@@ -108,6 +109,17 @@ drover_config::table! {
         /// Whether a request goes on when its client has closed; else false.
         #[example = "false"]
         pub ignore_client_abort: Option<bool> = None,
+        /// The largest body of a request that is received whole, on a disk if it is long, before a server is asked;
+        /// else "0b": bodies go on as they come.
+        #[example = "\"16m\""]
+        pub buffer_requests: Option<Size> = None,
+        /// The most of a response that waits on a disk for a client that is slower than the server; else "0b": the
+        /// server waits.
+        #[example = "\"64m\""]
+        pub buffer_responses: Option<Size> = None,
+        /// Directory for both, in which workers may write; else "/var/tmp".
+        #[example = "\"/var/tmp\""]
+        pub buffer_dir: Option<Located<PathBuf>> = None,
         /// The PROXY protocol, by which servers are told of the client before its request: "v1" or "v2". Each request
         /// then has a connection of its own; else there is none.
         #[example = "\"v2\""]
@@ -160,6 +172,9 @@ impl Proxy {
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),
             ignore_client_abort: self.ignore_client_abort.or(outer.ignore_client_abort),
+            buffer_requests: self.buffer_requests.or(outer.buffer_requests),
+            buffer_responses: self.buffer_responses.or(outer.buffer_responses),
+            buffer_dir: self.buffer_dir.clone().or_else(|| outer.buffer_dir.clone()),
             proxy_protocol: self.proxy_protocol.or(outer.proxy_protocol),
         }
     }

@@ -55,7 +55,7 @@ fn find_on(bytes: &[u8], at: usize, pick: impl Fn(u8x16) -> u8x16) -> usize {
         }
         rest = behind;
     }
-    let picked = pick(last(bytes, rest.len())).move_mask();
+    let picked = pick(padded(rest)).move_mask();
     bytes.len() - rest.len() + picked.trailing_zeros() as usize
 }
 
@@ -65,13 +65,29 @@ pub(super) fn split(bytes: &[u8], pick: impl Fn(u8x16) -> u8x16) -> (&[u8], &[u8
     bytes.split_at(find(bytes, 0, pick))
 }
 
-/// The last `count` bytes, fewer than a block has, and NULs behind them.
-fn last(bytes: &[u8], count: usize) -> u8x16 {
-    let number = match bytes.last_chunk() {
-        Some(block) => u128::from_le_bytes(*block).checked_shr(8 * (SIZE - count) as u32).unwrap_or(0),
-        None => bytes.iter().rev().take(count).fold(0, |number, byte| number << 8 | u128::from(*byte)),
+/// Fewer bytes than a block has, and NULs behind them. Read from both ends: where the two overlap they are the same.
+#[inline]
+fn padded(bytes: &[u8]) -> u8x16 {
+    let number = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let shift = 8 * (bytes.len() - size_of::<u64>());
+            u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << shift
+        }
+        _ => u128::from(padded_half(bytes)),
     };
     u8x16::new(number.to_le_bytes())
+}
+
+/// The same for half a block.
+#[inline]
+fn padded_half(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let shift = 8 * (bytes.len() - size_of::<u32>());
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
+        }
+        _ => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    }
 }
 
 #[cfg(test)]

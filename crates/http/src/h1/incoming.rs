@@ -22,13 +22,15 @@ pub(crate) struct Incoming<'a> {
     length: u64,
     /// How long the client was waited for.
     waited: Waited,
+    /// More was received, over what was there.
+    has_received: bool,
 }
 
 impl<'a> Incoming<'a> {
     /// `room` is the input behind the head, of which `filled` bytes are received.
     pub(crate) fn new(on: &'a Conversation, room: &'a mut [u8], filled: usize) -> Incoming<'a> {
         let waited = Waited::new(on.worker.plan.timeouts.body);
-        Incoming { on, room, read: 0, filled, length: 0, waited }
+        Incoming { on, room, read: 0, filled, length: 0, waited, has_received: false }
     }
 
     /// What was received and is not read yet.
@@ -52,6 +54,11 @@ impl<'a> Incoming<'a> {
         self.length
     }
 
+    /// Whether what was there at first is there no longer.
+    pub(crate) fn has_received(&self) -> bool {
+        self.has_received
+    }
+
     /// Where the unread bytes begin and end in the room.
     pub(crate) fn span(&self) -> (usize, usize) {
         (self.read, self.filled)
@@ -63,6 +70,7 @@ impl<'a> Incoming<'a> {
         self.on.stream.set_read_timeout(self.waited.left(self.length));
         self.room.copy_within(self.read..self.filled, 0);
         (self.read, self.filled) = (0, self.filled - self.read);
+        self.has_received = true;
         let core = self.on.stream.core();
         self.waited.begin(core.now());
         let received = self.on.stream.receive(&mut self.room[self.filled..]).await;

@@ -155,9 +155,14 @@ impl Work {
             return;
         }
         let server = &on.worker.plan.servers[self.server];
-        if let Outcome::Answer = self.run(on, &server.rules) {
-            self.location = server.fallback;
-            return;
+        match self.run(on, &server.rules) {
+            Outcome::Answer => {
+                self.location = server.fallback;
+                return;
+            }
+            // As in nginx: a path that a rule has changed is the config's, not the client's.
+            Outcome::Search => self.route.internal = true,
+            Outcome::Stay => {}
         }
         self.search(on);
         self.pass_gate(on);

@@ -277,7 +277,8 @@ impl Work {
             self.handle(on, location, wall.http_date())
         };
         let answer = match answer.rest {
-            Rest::Elsewhere(_) => answer,
+            // A proxy completes the head itself, once it is there.
+            Rest::Elsewhere(_) | Rest::Proxy => answer,
             _ if location.headers.is_some() || self.route.shown.is_some() => {
                 self.complete(on, location, before, answer)
             }

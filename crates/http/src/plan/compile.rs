@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use drover_config::Located;
 use drover_event::Patience;
 use drover_service::access_log::LogPlan;
 
@@ -18,9 +17,9 @@ use crate::encoding::compression::{self, Compression};
 use crate::error_pages::ErrorPages;
 use crate::h1::head::Limits as HeadLimits;
 use crate::handler::Handler;
-use crate::handler::files::Files;
 use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
+use crate::handler::files::{Alias, Files};
 use crate::handler::fixed::Fixed;
 use crate::handler::proxy::{Destination, Proxy};
 use crate::handler::status::{Source, Status};
@@ -227,15 +226,19 @@ impl<'a> Compiler<'a> {
             }
             None => None,
         };
-        let root = config.root.as_ref().or(server.root.as_ref());
+        let root = config.root.as_ref().or(server.root.as_ref()).map(|root| &**root);
+        let files_at = match &config.alias {
+            Some(alias) => Some(Alias::of(alias, &config.path)),
+            None => root.map(|root| (root.to_path_buf(), None)),
+        };
         let compression = self.compression(config);
-        let handler = match (&config.return_, &config.proxy_pass, root) {
+        let handler = match (&config.return_, &config.proxy_pass, files_at) {
             _ if let Some(form) = &config.status => Handler::Status(Status::new(**form, self.status.clone())),
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }
             (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
-            (None, None, Some(root)) => self.files(root, server, config, compression)?,
+            (None, None, Some((root, alias))) => self.files(root, alias, server, config, compression)?,
             (None, None, None) => Handler::Nothing,
         };
         let log = match &config.access_log {
@@ -250,7 +253,12 @@ impl<'a> Compiler<'a> {
             gate: self.gate(server, config, &of)?,
             error_pages: error_pages.map(Rc::new),
             headers: headers.map(Rc::new),
-            root: root.map(|root| root.as_os_str().as_encoded_bytes().into()).unwrap_or_default(),
+            root: config
+                .alias
+                .as_deref()
+                .or(root)
+                .map(|root| root.as_os_str().as_encoded_bytes().into())
+                .unwrap_or_default(),
             delay: config.return_.as_ref().and_then(|fixed| fixed.delay).filter(|delay| !delay.is_zero()),
             log,
             body_limit: config.client_body_size.unwrap_or(self.config.client_body_size).bytes(),
@@ -341,14 +349,15 @@ impl<'a> Compiler<'a> {
 
     fn files(
         &mut self,
-        root: &Located<PathBuf>,
+        root: PathBuf,
+        alias: Option<Alias>,
         server: &config::Server,
         config: &config::Location,
         compression: Compression,
     ) -> Result<Handler, PlanError> {
         // Files found through another index are other files: such a root counts as one of its own.
         let number = self.roots.len() as u32;
-        self.roots.push(root.to_path_buf());
+        self.roots.push(root);
         let index = config.index.as_ref().unwrap_or(&server.index);
         let precompressed = config.precompressed.as_ref().unwrap_or(&server.precompressed);
         let named = |name: &str| self.names.get(name).copied();
@@ -356,6 +365,7 @@ impl<'a> Compiler<'a> {
         let try_files = texts.map(|texts| TryFiles::new(texts, &self.own, named)).transpose();
         Ok(Handler::Files(Files {
             root: number,
+            alias,
             index: index.iter().map(|name| name.as_bytes().into()).collect(),
             autoindex: config.autoindex.unwrap_or(server.autoindex),
             precompressed: compression::each_once(precompressed),

@@ -14,6 +14,8 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
 
 pub(super) const ROWS: &[Row] = &[
     row("root", "root", &[Server, Location], How::By(root)),
+    row("alias", "alias", &[Location], How::By(alias)),
+    row("try_files", "try_files", &[Location], How::By(try_files)),
     row("index", "index", &[Server, Location], How::By(index)),
     row("autoindex", "autoindex", &[Server, Location], How::Flag),
     row("types", "types", &[Http], How::By(types)),
@@ -53,9 +55,33 @@ fn root(scope: &mut Scope, directive: &Directive) -> Verdict {
     if has_variable(path) {
         return Err("a root has no variables in drover".to_owned());
     }
-    let (path, remark) = scope.directories.at_prefix(path);
+    let (path, remark) = scope.facts.directories.at_prefix(path);
     scope.set("root", string(&path));
     Ok(remark)
+}
+
+fn alias(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [path] = exactly(&directive.arguments)?;
+    if has_variable(path) {
+        return Err("a directory has no variables in drover".to_owned());
+    }
+    if !scope.path.starts_with('"') && !scope.path.contains("exact =") && !scope.path.contains("prefix =") {
+        return Err("an expression has no path in place of which a directory could stand".to_owned());
+    }
+    let (path, remark) = scope.facts.directories.at_prefix(path);
+    scope.set("alias", string(&path));
+    let slashes = [scope.path.trim_end_matches([' ', '}', '"']).ends_with('/'), path.ends_with('/')];
+    let uneven = scope.path.starts_with('"') && slashes[0] != slashes[1];
+    Ok(remark.or(uneven.then(|| "what stands behind the location's path begins with \"/\"".to_owned())))
+}
+
+fn try_files(scope: &mut Scope, directive: &Directive) -> Verdict {
+    if directive.arguments.len() < 2 {
+        return Err("files and what happens without them are expected".to_owned());
+    }
+    let texts: Vec<String> = directive.arguments.iter().map(|text| string(text)).collect();
+    scope.set("try_files", list(&texts));
+    Ok(None)
 }
 
 fn index(scope: &mut Scope, directive: &Directive) -> Verdict {

@@ -3,7 +3,7 @@
 use super::exactly;
 use crate::convert::Scope;
 use crate::document::{inline_table, string};
-use crate::mapping::Level::{Http, Location, Server};
+use crate::mapping::Level::{Http, Location, Server, Stream};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -13,7 +13,7 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
 }
 
 pub(super) const ROWS: &[Row] = &[
-    row("server", "a table `[[http.servers]]`", &[Http], How::Block),
+    row("server", "a table `[[http.servers]]` or `[[stream.servers]]`", &[Http, Stream], How::Block),
     row("location", "a table `[[http.servers.locations]]`", &[Server, Location], How::Block),
     row("client_header_timeout", "client_header_timeout", &[Http], How::Duration),
     row("client_body_timeout", "client_body_timeout", &[Http], How::Duration),

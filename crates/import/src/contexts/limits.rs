@@ -1,9 +1,9 @@
 //! Limits of requests and connections, and who is let in.
 
 use super::exactly;
-use crate::convert::Scope;
+use crate::convert::{Scope, service};
 use crate::document::{Table, inline_table, key, string};
-use crate::mapping::Level::{Http, Location, Server};
+use crate::mapping::Level::{Http, Location, Server, Stream, StreamServer};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -16,9 +16,9 @@ const INSIDE: &[Level] = &[Server, Location];
 
 pub(super) const ROWS: &[Row] = &[
     row("limit_req_zone", "request_limits", &[Http], How::By(request_limit)),
-    row("limit_conn_zone", "connection_limits", &[Http], How::By(connection_limit)),
+    row("limit_conn_zone", "connection_limits", &[Http, Stream], How::By(connection_limit)),
     row("limit_req", "limit_requests", INSIDE, How::By(limit_requests)),
-    row("limit_conn", "limit_connections", INSIDE, How::By(limit_connections)),
+    row("limit_conn", "limit_connections", &[Server, Location, StreamServer], How::By(limit_connections)),
     row("limit_req_status", "limit_requests.status", INSIDE, How::By(refusal_status)),
     row("limit_conn_status", "limit_connections.status", INSIDE, How::By(refusal_status)),
     row("limit_req_log_level", "refusals are warnings", &[Http], How::Nothing),
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Row] = &[
     row("auth_jwt", "drover reads no tokens", INSIDE, How::Guard),
     row("secure_link", "drover reads no signatures", INSIDE, How::Guard),
     row("secure_link_md5", "drover reads no signatures", INSIDE, How::Guard),
-    row("satisfy", "drover asks for all of them", INSIDE, How::Guard),
+    row("satisfy", "drover asks for all of them", INSIDE, How::By(satisfy)),
     row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
@@ -74,11 +74,10 @@ fn connection_limit(scope: &mut Scope, directive: &Directive) -> Verdict {
 }
 
 fn limit_table(scope: &mut Scope, directive: &Directive, kind: &str, name: &str) -> Table {
-    let mut table = Table::new(&format!("[http.{kind}.{}]", key(name)));
+    let mut table = Table::new(&format!("[{}.{kind}.{}]", service(scope.level), key(name)));
     scope.take_comments().iter().for_each(|text| table.comment(text));
-    // An address is short enough as a text, too.
     let by = directive.arguments.first().map_or("", String::as_str);
-    table.set("key", string(&by.replace("$binary_remote_addr", "$remote_addr")));
+    table.set("key", string(by));
     table
 }
 
@@ -101,8 +100,10 @@ fn limit_requests(scope: &mut Scope, directive: &Directive) -> Verdict {
 fn limit_connections(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [name, most] = exactly(&directive.arguments)?;
     let most: u32 = most.parse().map_err(|_| format!("`{most}` is not a number"))?;
-    let status = scope.refusals.connections.to_string();
-    let fields = [("limit", string(name)), ("most", most.to_string()), ("status", status)];
+    let mut fields = vec![("limit", string(name)), ("most", most.to_string())];
+    if scope.level != StreamServer {
+        fields.push(("status", scope.refusals.connections.to_string()));
+    }
     scope.push("limit_connections", inline_table(&fields));
     Ok(None)
 }
@@ -149,8 +150,21 @@ fn realm(scope: &mut Scope, directive: &Directive) -> Verdict {
     guarding(scope, directive, "basic_auth", "the realm is a fixed text")
 }
 
+fn satisfy(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [how] = exactly(&directive.arguments)?;
+    if how == "all" {
+        return Ok(None);
+    }
+    scope.close();
+    Err("drover asks for all of them; what it guards is closed".to_owned())
+}
+
 fn users(scope: &mut Scope, directive: &Directive) -> Verdict {
     guarding(scope, directive, "basic_auth_users", "the file is always the same")?;
+    if let [path] = directive.arguments.as_slice() {
+        let (path, _) = scope.facts.directories.at_own(path);
+        scope.set("basic_auth_users", string(&path));
+    }
     Ok(Some("passwords with hashes of bcrypt ($2y$) or SHA crypt ($6$, $5$) alone are taken".to_owned()))
 }
 

@@ -2,13 +2,13 @@
 
 use crate::convert::Scope;
 use crate::document::{inline_table, string};
-use crate::mapping::Level::Server;
+use crate::mapping::Level::{Server, StreamServer};
 use crate::mapping::{How, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
 
 pub(super) const ROWS: &[Row] =
-    &[Row { directive: "listen", becomes: "listen", levels: &[Server], how: How::By(listen) }];
+    &[Row { directive: "listen", becomes: "listen", levels: &[Server, StreamServer], how: How::By(listen) }];
 
 fn listen(scope: &mut Scope, directive: &Directive) -> Verdict {
     let Some((place, options)) = directive.arguments.split_first() else {
@@ -16,9 +16,17 @@ fn listen(scope: &mut Scope, directive: &Directive) -> Verdict {
     };
     let mut fields = vec![("address", string(&address(place)?))];
     let mut differences: Vec<&str> = Vec::new();
+    let of_streams = scope.level == StreamServer;
+    let udp = options.iter().any(|option| option == "udp");
     for option in options {
         match option.split_once('=').unwrap_or((option.as_str(), "")) {
             ("default_server" | "default", _) => fields.push(("default_server", "true".to_owned())),
+            ("udp", _) if of_streams => fields.push(("udp", "true".to_owned())),
+            // Each worker has a socket for datagrams of its own anyway.
+            ("reuseport" | "backlog", _) if udp => {}
+            ("so_keepalive", value) if of_streams => {
+                fields.extend(super::stream::probes(value)?.map(|probes| ("tcp_keepalive", probes)));
+            }
             ("reuseport", _) => fields.push(("accept", string("reuseport"))),
             ("deferred", _) => fields.push(("deferred", "true".to_owned())),
             ("backlog", number) if number.parse::<u32>().is_ok() => {

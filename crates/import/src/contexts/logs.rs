@@ -2,7 +2,7 @@
 
 use crate::convert::Scope;
 use crate::document::{inline_table, key, string};
-use crate::mapping::Level::{Http, Location, Main};
+use crate::mapping::Level::{Http, Location, Main, Stream, StreamServer};
 use crate::mapping::{How, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -15,11 +15,16 @@ pub(super) const ROWS: &[Row] = &[
         levels: &[Http],
         how: How::Unsupported,
     },
-    Row { directive: "log_format", becomes: "log_formats", levels: &[Http], how: How::By(log_format) },
+    Row {
+        directive: "log_format",
+        becomes: "log_formats",
+        levels: &[Http, Stream],
+        how: How::By(log_format),
+    },
     Row {
         directive: "access_log",
         becomes: "access_log",
-        levels: &[Http, Location],
+        levels: &[Http, Location, Stream, StreamServer],
         how: How::By(access_log),
     },
     Row {
@@ -51,7 +56,7 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
             return Err(format!("the daemon's log is a file, not `{file}`"));
         }
         file => {
-            let (file, relative) = scope.directories.at_prefix(file);
+            let (file, relative) = scope.facts.directories.at_prefix(file);
             remark = relative;
             file
         }
@@ -73,36 +78,49 @@ fn log_format(scope: &mut Scope, directive: &Directive) -> Verdict {
         return Err("a name is expected".to_owned());
     };
     let (escape, texts) = match rest.split_first() {
-        Some((first, texts)) if first.starts_with("escape=") => (Some(&first[7..]), texts),
-        _ => (None, rest),
+        Some((first, texts)) if first.starts_with("escape=") => (&first[7..], texts),
+        _ => ("default", rest),
     };
-    if name == "combined" {
+    let own = if scope.level.is_of_streams() { "basic" } else { "combined" };
+    if name == own {
         return Err("drover has a format with this name already".to_owned());
     }
-    scope.set(&format!("log_formats.{}", key(name)), string(&texts.concat()));
-    Ok(escape
-        .filter(|escape| *escape != "default")
-        .map(|escape| format!("values are escaped as in nginx's default, not as with `{escape}`")))
+    let text = string(&texts.concat());
+    let format = match escape {
+        "default" => text,
+        "json" | "none" => inline_table(&[("text", text), ("escape", string(escape))]),
+        _ => return Err(format!("`{escape}` is no way to escape")),
+    };
+    scope.set(&format!("log_formats.{}", key(name)), format);
+    let of_failed = texts.iter().any(|text| text.contains("$upstream_status"));
+    Ok(of_failed.then(|| "`$upstream_status` of a server that gave none is `-`, not 502 or 504".to_owned()))
 }
 
 fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
-    let Some((file, rest)) = directive.arguments.split_first() else {
+    let Some((file, options)) = directive.arguments.split_first() else {
         return Err("a file is expected".to_owned());
     };
     if file == "off" {
         scope.set("access_log", string("off"));
         return Ok(None);
     }
-    if file.starts_with("syslog:") || file.contains('$') {
+    if scope.has("access_log") {
+        return Err("drover writes one log of requests".to_owned());
+    }
+    if file.contains('$') {
         return Err("drover's access logs are files with fixed names".to_owned());
     }
-    let (file, remark) = match file.as_str() {
-        "/dev/stdout" => ("stdout".to_owned(), None),
-        "/dev/stderr" => ("stderr".to_owned(), None),
-        file => scope.directories.at_prefix(file),
+    let (file, mut remark) = match (file.as_str(), file.strip_prefix("syslog:")) {
+        (_, Some(options)) => (("syslog", syslog(options)?), None),
+        ("/dev/stdout", _) => (("file", string("stdout")), None),
+        ("/dev/stderr" | "stderr", _) => (("file", string("stderr")), None),
+        (file, _) => {
+            let (file, remark) = scope.facts.directories.at_prefix(file);
+            (("file", string(&file)), remark)
+        }
     };
-    let mut fields = vec![("file", string(&file))];
-    for (place, option) in rest.iter().enumerate() {
+    let mut fields = vec![file];
+    for (place, option) in options.iter().enumerate() {
         match option.split_once('=') {
             None if place == 0 => fields.push(("format", string(option))),
             Some(("buffer", size)) => {
@@ -113,9 +131,46 @@ fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
                 let time = values::duration_text(time).ok_or_else(|| format!("`{time}` is not a time"))?;
                 fields.push(("flush", time));
             }
+            Some(("if", text)) if !scope.level.is_of_streams() => fields.push(("when", string(text))),
+            None | Some(("gzip", _)) if option.starts_with("gzip") => {
+                remark = Some("the log is not compressed".to_owned());
+            }
             _ => return Err(format!("drover has nothing for `{option}`")),
         }
     }
-    scope.set("access_log", inline_table(&fields));
+    let value = match fields.as_slice() {
+        [("file", file)] => file.clone(),
+        fields => inline_table(fields),
+    };
+    scope.set("access_log", value);
     Ok(remark)
+}
+
+/// `server=ADDRESS,facility=...,tag=...,severity=...,nohostname`, as TOML.
+fn syslog(options: &str) -> Result<String, String> {
+    let mut fields = Vec::new();
+    for option in options.split(',') {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("server", to) if to.starts_with("unix:") => fields.push(("to", string(to))),
+            ("server", to) => {
+                let port = to.rsplit_once(']').map_or(to, |(_, behind)| behind).contains(':');
+                let to = if port { to.to_owned() } else { format!("{to}:514") };
+                if to.parse::<std::net::SocketAddr>().is_err() {
+                    return Err(format!("drover logs to an address, and `{to}` is a name"));
+                }
+                fields.push(("to", string(&to)));
+            }
+            (key @ ("facility" | "tag"), value) => fields.push((key, string(value))),
+            ("severity", value) => {
+                let value = if value == "warn" { "warning" } else { value };
+                fields.push(("severity", string(value)));
+            }
+            ("nohostname", "") => {}
+            _ => return Err(format!("drover has nothing for `{option}`")),
+        }
+    }
+    if !fields.iter().any(|(key, _)| *key == "tag") {
+        fields.push(("tag", string("nginx")));
+    }
+    Ok(inline_table(&fields))
 }

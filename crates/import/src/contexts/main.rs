@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Row] = &[
     row("load_module", "drover has no modules", How::Unsupported),
     row("debug_points", "it is for developers of nginx", How::Nothing),
     row("ssl_engine", "drover does not speak TLS", How::Unsupported),
-    row("stream", "drover's streams are not written by this conversion yet", How::Unsupported),
+    row("stream", "the table `[stream]`", How::Block),
     row("mail", "drover has no such service", How::Unsupported),
 ];
 

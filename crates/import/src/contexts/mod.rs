@@ -9,10 +9,13 @@ mod logs;
 mod main;
 mod proxy;
 mod rules;
+mod stream;
+mod variables;
 
 use crate::mapping::Row;
 
 pub(crate) use http::path;
+pub(crate) use variables::translated;
 
 /// All rows.
 pub(crate) const ROWS: &[&[Row]] = &[
@@ -25,6 +28,7 @@ pub(crate) const ROWS: &[&[Row]] = &[
     rules::ROWS,
     logs::ROWS,
     proxy::ROWS,
+    stream::ROWS,
 ];
 
 /// Whether a text has a variable in it.

@@ -1,9 +1,9 @@
 //! Passing requests on: upstreams, and `proxy_*`.
 
 use super::{exactly, has_variable};
-use crate::convert::Scope;
+use crate::convert::{Pass, Scope};
 use crate::document::{inline_table, list, string};
-use crate::mapping::Level::{Http, Location, Upstream};
+use crate::mapping::Level::{Http, Location, Server, Stream, StreamUpstream, Upstream};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -12,44 +12,80 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
     Row { directive, becomes, levels, how }
 }
 
+const PASSED_ON: &str = "responses are passed on as they come";
+const NO_CACHE: &str = "drover has no cache of responses";
+const ALL: &[Level] = &[Http, Server, Location];
+/// Of `[http.proxy]`, and of a location where that says it otherwise.
+const SETTINGS: &[Level] = &[Http, Location];
+const UPSTREAM: &[Level] = &[Upstream, StreamUpstream];
+
 pub(super) const ROWS: &[Row] = &[
-    row("upstream", "a table `[http.upstreams.NAME]`", &[Http], How::Block),
-    row("server", "servers", &[Upstream], How::By(server)),
-    row("least_conn", "balance", &[Upstream], How::By(balance)),
-    row("ip_hash", "balance, hash", &[Upstream], How::By(balance)),
-    row("hash", "balance, hash", &[Upstream], How::By(balance)),
-    row("random", "balance", &[Upstream], How::By(balance)),
-    row("keepalive", "keepalive", &[Upstream], How::Integer),
-    row("keepalive_timeout", "keepalive_timeout", &[Upstream], How::Duration),
-    row("keepalive_requests", "keepalive_requests", &[Upstream], How::Integer),
     row(
-        "keepalive_time",
-        "connections are kept for as many requests as are allowed",
-        &[Upstream],
-        How::Nothing,
+        "upstream",
+        "a table `[http.upstreams.NAME]` or `[stream.upstreams.NAME]`",
+        &[Http, Stream],
+        How::Block,
     ),
-    row("zone", "workers share the state of servers anyway", &[Upstream], How::Nothing),
+    row("server", "servers", UPSTREAM, How::By(server)),
+    row("least_conn", "balance", UPSTREAM, How::By(balance)),
+    row("ip_hash", "balance, hash", UPSTREAM, How::By(balance)),
+    row("hash", "balance, hash", UPSTREAM, How::By(balance)),
+    row("random", "balance", UPSTREAM, How::By(balance)),
+    row("keepalive", "keepalive", UPSTREAM, How::Integer),
+    row("keepalive_timeout", "keepalive_timeout", UPSTREAM, How::Duration),
+    row("keepalive_requests", "keepalive_requests", UPSTREAM, How::Integer),
+    row("keepalive_time", "connections are kept for as many requests as are allowed", UPSTREAM, How::Nothing),
+    row("zone", "workers share the state of servers anyway", UPSTREAM, How::Nothing),
     row("proxy_pass", "proxy_pass", &[Location], How::By(proxy_pass)),
     row("proxy_set_header", "proxy.request_headers", &[Location], How::By(proxy_set_header)),
-    row("proxy_hide_header", "proxy.hide_headers", &[Location], How::By(proxy_hide_header)),
-    row("proxy_read_timeout", "proxy.read_timeout", &[Location], How::Duration),
-    row("proxy_send_timeout", "proxy.send_timeout", &[Location], How::Duration),
-    row("proxy_next_upstream", "proxy.next_upstream", &[Location], How::By(next_upstream)),
-    row("proxy_next_upstream_timeout", "proxy.next_upstream_timeout", &[Location], How::Duration),
-    row("proxy_ignore_client_abort", "proxy.ignore_client_abort", &[Location], How::Flag),
-    row("proxy_buffer_size", "proxy.header_size", &[Location], How::Size),
-    row("proxy_http_version", "servers are spoken to in HTTP/1.1", &[Http], How::Nothing),
-    row("proxy_buffering", "responses are passed on as they come", &[Http], How::Nothing),
-    row("proxy_buffers", "responses are passed on as they come", &[Http], How::Nothing),
-    row("proxy_busy_buffers_size", "responses are passed on as they come", &[Http], How::Nothing),
-    row("proxy_max_temp_file_size", "responses are passed on as they come", &[Http], How::Nothing),
-    row("proxy_temp_path", "responses are passed on as they come", &[Http], How::Nothing),
+    row("proxy_hide_header", "headers", &[Location], How::By(proxy_hide_header)),
+    row("proxy_pass_header", "only what concerns the connection is held back", &[Location], How::Nothing),
+    row("proxy_read_timeout", "proxy.read_timeout", SETTINGS, How::Duration),
+    row("proxy_send_timeout", "proxy.send_timeout", SETTINGS, How::Duration),
+    row("proxy_connect_timeout", "connect_timeout", &[Location], How::UpstreamDuration),
+    row("proxy_bind", "source", &[Location], How::By(super::stream::bind)),
+    row("proxy_next_upstream", "proxy.next_upstream", SETTINGS, How::By(next_upstream)),
+    row("proxy_next_upstream_timeout", "proxy.next_upstream_timeout", SETTINGS, How::By(next_timeout)),
+    row("proxy_next_upstream_tries", "tries", &[Location], How::By(tries)),
+    row("proxy_ignore_client_abort", "proxy.ignore_client_abort", SETTINGS, How::Flag),
+    row("proxy_buffer_size", "proxy.header_size", SETTINGS, How::Size),
+    row("proxy_http_version", "servers are spoken to in HTTP/1.1", ALL, How::By(http_version)),
+    row("proxy_buffering", PASSED_ON, &[Http], How::Nothing),
+    row("proxy_buffers", PASSED_ON, &[Http], How::Nothing),
+    row("proxy_busy_buffers_size", PASSED_ON, &[Http], How::Nothing),
+    row("proxy_max_temp_file_size", PASSED_ON, &[Http], How::Nothing),
+    row("proxy_temp_file_write_size", PASSED_ON, &[Http], How::Nothing),
+    row("proxy_temp_path", PASSED_ON, &[Http], How::Nothing),
     row("proxy_request_buffering", "bodies are passed on as they come", &[Http], How::Nothing),
-    row("proxy_redirect", "drover passes Location on as it is", &[Http], How::By(proxy_redirect)),
-    row("proxy_connect_timeout", "it is a key of each upstream: connect_timeout", &[Http], How::Unsupported),
-    row("proxy_cache", "drover has no cache of responses", &[Http], How::Unsupported),
-    row("proxy_cache_path", "drover has no cache of responses", &[Http], How::Unsupported),
-    row("proxy_cache_valid", "drover has no cache of responses", &[Http], How::Unsupported),
+    row("proxy_headers_hash_max_size", "tables have the size they need", &[Http], How::Nothing),
+    row("proxy_headers_hash_bucket_size", "tables have the size they need", &[Http], How::Nothing),
+    row("proxy_socket_keepalive", "connections that are kept are short-lived", &[Http], How::Nothing),
+    row("proxy_intercept_errors", "answers of servers are passed on", ALL, How::By(off_only)),
+    row("proxy_pass_request_headers", "fields are passed on", ALL, How::By(on_only)),
+    row("proxy_pass_request_body", "bodies are passed on", ALL, How::By(on_only)),
+    row("proxy_redirect", "Location is passed on as it is", ALL, How::By(proxy_redirect)),
+    row("proxy_cookie_domain", "cookies are passed on as they are", ALL, How::By(off_only)),
+    row("proxy_cookie_path", "cookies are passed on as they are", ALL, How::By(off_only)),
+    row("proxy_method", "requests keep their method", &[Http], How::Unsupported),
+    row("proxy_set_body", "requests keep their body", &[Http], How::Unsupported),
+    row("proxy_limit_rate", "drover has no limit on the speed of a response", &[Http], How::Unsupported),
+    row("proxy_store", NO_CACHE, ALL, How::By(off_only)),
+    row("proxy_cache", NO_CACHE, ALL, How::By(off_only)),
+    row("proxy_cache_path", NO_CACHE, &[Http], How::Unsupported),
+    row("proxy_cache_valid", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_key", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_bypass", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_lock", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_methods", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_min_uses", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_revalidate", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_use_stale", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_cache_background_update", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_no_cache", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_ignore_headers", NO_CACHE, &[Http], How::Nothing),
+    row("proxy_ssl_server_name", "drover does not speak TLS", &[Http], How::Unsupported),
+    row("proxy_ssl_verify", "drover does not speak TLS", &[Http], How::Unsupported),
+    row("proxy_ssl_certificate", "drover does not speak TLS", &[Http], How::Unsupported),
 ];
 
 /// A server's address; without a port it is 80.
@@ -65,7 +101,8 @@ fn server(scope: &mut Scope, directive: &Directive) -> Verdict {
     let Some((address, options)) = directive.arguments.split_first() else {
         return Err("an address is expected".to_owned());
     };
-    let mut fields = vec![("address", string(&with_port(address)))];
+    let address = if scope.level == Upstream { with_port(address) } else { address.clone() };
+    let mut fields = vec![("address", string(&address))];
     for option in options {
         let number = |value: &str| match value.parse::<u32>() {
             Ok(number) => Ok(number.to_string()),
@@ -108,12 +145,12 @@ fn balance(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
         ("hash", [text]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
+            scope.set("hash", string(text));
             return Ok(Some("few keys move when servers change, as with `consistent`".to_owned()));
         }
         ("hash", [text, "consistent"]) => {
             scope.set("balance", string("hash"));
-            scope.set("hash", string(&text.replace("$binary_remote_addr", "$remote_addr")));
+            scope.set("hash", string(text));
             return Ok(Some("keys go to other servers than with nginx's ring".to_owned()));
         }
         _ => return Err("drover has no such method".to_owned()),
@@ -129,27 +166,88 @@ fn proxy_pass(scope: &mut Scope, directive: &Directive) -> Verdict {
     if has_variable(rest) {
         return Err("drover's upstreams have fixed names".to_owned());
     }
-    scope.set("proxy_pass", string(url));
+    let (server, path) = split(rest);
+    let known = scope.facts.has_upstream(scope.level, server);
+    let address = if known { server.to_owned() } else { with_port(server) };
+    scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
+    scope.proxy_host =
+        if server.starts_with("unix:") { "localhost" } else { without_usual_port(server) }.to_owned();
+    let known_or_has_port = known || server == scope.pass.as_ref().map_or("", |pass| &pass.server);
+    let text = if known_or_has_port { url.clone() } else { format!("http://{}{path}", with_port(server)) };
+    scope.set("proxy_pass", string(&text));
     Ok(None)
+}
+
+/// The server, and what stands behind it. The path of a unix socket ends at a colon.
+fn split(rest: &str) -> (&str, &str) {
+    let end = match rest.strip_prefix("unix:") {
+        Some(socket) => socket.find(':').map(|at| at + "unix:".len()),
+        None => rest.find('/'),
+    };
+    rest.split_at(end.unwrap_or(rest.len()))
+}
+
+/// `$proxy_host` leaves the port out where it is that of HTTP.
+fn without_usual_port(server: &str) -> &str {
+    server.strip_suffix(":80").unwrap_or(server)
 }
 
 /// What drover does by itself, or what is set as it is.
 fn proxy_set_header(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [name, value] = exactly(&directive.arguments)?;
-    let own = name.eq_ignore_ascii_case("Connection") || name.eq_ignore_ascii_case("Upgrade");
-    if own {
-        return Ok(Some(
-            "drover says itself what concerns the connection, and passes WebSockets on".to_owned(),
-        ));
+    match name.to_ascii_lowercase().as_str() {
+        // drover says itself what concerns the connection.
+        "connection" | "te" | "keep-alive" | "transfer-encoding" | "content-length" | "expect" => {}
+        "upgrade" if value.is_empty() => {}
+        "upgrade" => scope.set("proxy.upgrade", list(&[string("websocket")])),
+        _ => scope.set_request_field(name, value),
     }
-    scope.set_request_field(name, value);
     Ok(None)
 }
 
 fn proxy_hide_header(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [name] = exactly(&directive.arguments)?;
-    scope.push("proxy.hide_headers", string(name));
+    scope.hide_field(name);
     Ok(None)
+}
+
+fn http_version(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [version] = exactly(&directive.arguments)?;
+    Ok((version != "1.1").then(|| "servers are spoken to in HTTP/1.1".to_owned()))
+}
+
+fn off_only(_: &mut Scope, directive: &Directive) -> Verdict {
+    match directive.arguments.as_slice() {
+        [value] if value == "off" => Ok(None),
+        _ => Err("drover passes on what the server says".to_owned()),
+    }
+}
+
+fn on_only(_: &mut Scope, directive: &Directive) -> Verdict {
+    match directive.arguments.as_slice() {
+        [value] if value == "on" => Ok(None),
+        _ => Err("drover passes requests on whole".to_owned()),
+    }
+}
+
+fn next_timeout(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [time] = exactly(&directive.arguments)?;
+    // No time is no limit, as without the directive.
+    match values::duration(time) {
+        Some(limit) if limit.is_zero() => {}
+        Some(limit) => scope.set("proxy.next_upstream_timeout", crate::document::toml(&limit)),
+        None => return Err(format!("`{time}` is not a time")),
+    }
+    Ok(None)
+}
+
+fn tries(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let [number] = exactly(&directive.arguments)?;
+    match number.parse::<u32>() {
+        Ok(0) => Ok(None),
+        Ok(number) => Ok(scope.ask_upstream("tries", number.to_string())),
+        Err(_) => Err(format!("`{number}` is not a number")),
+    }
 }
 
 fn next_upstream(scope: &mut Scope, directive: &Directive) -> Verdict {

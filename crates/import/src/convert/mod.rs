@@ -4,16 +4,24 @@
 //! inside, it is handed down to the blocks that do not say it themselves, which is how nginx inherits: a block
 //! that says a directive says all of it, so lists replace and never add up.
 
+mod defaults;
+mod facts;
+mod hoist;
+mod http;
 mod scope;
+mod stream;
+mod upstreams;
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
+pub(crate) use facts::Facts;
 pub(crate) use scope::{Field, Scope};
+use upstreams::Upstream;
+pub(crate) use upstreams::{Pass, Setting, service};
 
 use crate::contexts;
 use crate::directories::Directories;
-use crate::document::{Table, string};
 use crate::mapping::{How, Level, Row, find};
 use crate::report::{Outcome, Report};
 use crate::tree::{Comment, Directive, Node};
@@ -28,8 +36,10 @@ pub struct Converted {
 
 /// Converts what stands in a configuration file.
 pub fn convert(nodes: &[Node], directories: &Directories) -> Converted {
-    let mut converter = Converter { directories: Rc::new(directories.clone()), ..Converter::default() };
-    let mut main = Scope::new(Level::Main, "", &converter.directories);
+    let nodes = &hoist::hoisted(nodes);
+    let facts = Rc::new(Facts::of(nodes, directories));
+    let mut converter = Converter { facts: Rc::clone(&facts), ..Converter::default() };
+    let mut main = Scope::new(Level::Main, "", &facts);
     let left = converter.block(&mut main, nodes, &[]);
     let mut services = Vec::new();
     for (comments, block) in left.inner {
@@ -39,9 +49,13 @@ pub fn convert(nodes: &[Node], directories: &Directories) -> Converted {
                 converter.block(&mut main, block.block.as_deref().unwrap_or_default(), &[]);
                 converter.note(block, Outcome::CarriedOver, "");
             }
+            "stream" => services.extend(converter.stream(&comments, block)),
             _ => services.extend(converter.http(&comments, block)),
         }
     }
+    converter.default_process(&mut main);
+    converter.note_contradictions();
+    converter.note_defaults();
     let mut tables = main.finish();
     tables.extend(services);
     let tables: Vec<String> =
@@ -59,8 +73,9 @@ struct Left<'a> {
 
 #[derive(Default)]
 struct Converter {
-    directories: Rc<Directories>,
+    facts: Rc<Facts>,
     report: Report,
+    upstreams: Vec<Upstream>,
     /// Directives that were noted: one that is handed down to several blocks counts once.
     noted: HashSet<*const Directive>,
 }
@@ -102,7 +117,9 @@ impl Converter {
             How::Block => left.inner.push((scope.take_comments(), directive)),
             How::Nothing => self.note(directive, Outcome::NoEffect, row.becomes),
             How::Unsupported => self.unsupported(scope, directive, row.becomes),
-            How::Guard if scope.level == Level::Http => left.down.push(directive),
+            // It is for what no location is for, and is not inherited.
+            _ if directive.name == "try_files" && scope.level == Level::Server => {}
+            How::Guard if matches!(scope.level, Level::Http | Level::Stream) => left.down.push(directive),
             How::Guard => {
                 self.unsupported(scope, directive, &format!("{}; what it guards is closed", row.becomes));
                 scope.close();
@@ -114,7 +131,10 @@ impl Converter {
     }
 
     fn apply(&mut self, scope: &mut Scope, row: &Row, directive: &Directive) {
-        match row.apply(scope, directive) {
+        let applied = contexts::translated(scope.level, directive).and_then(|(translated, remark)| {
+            row.apply(scope, &translated).map(|difference| difference.or(remark))
+        });
+        match applied {
             Ok(None) => self.note(directive, Outcome::CarriedOver, ""),
             Ok(Some(difference)) => self.note(directive, Outcome::Differs, &difference),
             Err(reason) => self.unsupported(scope, directive, &reason),
@@ -131,99 +151,6 @@ impl Converter {
     fn unsupported(&mut self, scope: &mut Scope, directive: &Directive, reason: &str) {
         self.note(directive, Outcome::NotSupported, reason);
         scope.comment(&format!("not carried over ({reason}): {}", directive.line()));
-    }
-
-    fn http(&mut self, comments: &[String], block: &Directive) -> Vec<Table> {
-        let mut scope = Scope::new(Level::Http, "[http]", &self.directories);
-        comments.iter().for_each(|text| scope.comment(text));
-        let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
-        self.note(block, Outcome::CarriedOver, "");
-        let (mut upstreams, mut servers) = (Vec::new(), Vec::new());
-        for (comments, inner) in &left.inner {
-            match inner.name.as_str() {
-                "upstream" => upstreams.push(self.upstream(comments, inner)),
-                _ => servers.extend(self.server(&scope, comments, inner, &left.down)),
-            }
-        }
-        let mut tables = scope.finish();
-        tables.extend(upstreams.into_iter().flatten());
-        tables.extend(servers);
-        tables
-    }
-
-    fn upstream(&mut self, comments: &[String], block: &Directive) -> Vec<Table> {
-        let name = block.arguments.first().map_or("", String::as_str);
-        let header = format!("[http.upstreams.{}]", crate::document::key(name));
-        let mut scope = Scope::new(Level::Upstream, &header, &self.directories);
-        comments.iter().for_each(|text| scope.comment(text));
-        self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
-        self.note(block, Outcome::CarriedOver, "");
-        scope.finish()
-    }
-
-    fn server(
-        &mut self,
-        http: &Scope,
-        comments: &[String],
-        block: &Directive,
-        handed: &[&Directive],
-    ) -> Vec<Table> {
-        let mut scope = http.inside(Level::Server, "[[http.servers]]");
-        comments.iter().for_each(|text| scope.comment(text));
-        let nodes = block.block.as_deref().unwrap_or_default();
-        let left = self.block(&mut scope, nodes, handed);
-        let mut locations = Vec::new();
-        for (comments, inner) in &left.inner {
-            locations.extend(self.location(&scope, comments, inner, &left.down, 1));
-        }
-        if scope.count("listen") == 0 {
-            scope.push("listen", string("0.0.0.0:80"));
-        }
-        let rest = scope.inside(Level::Location, "[[http.servers.locations]]");
-        let mut tables = scope.finish();
-        let covered = block.inner().any(|inner| inner.name == "location" && inner.arguments == ["/"]);
-        if !covered {
-            locations.extend(self.rest_of_server(rest, &left.down));
-        }
-        self.note(block, Outcome::CarriedOver, "");
-        tables.extend(locations);
-        tables
-    }
-
-    /// nginx answers by what the server says where no location matches.
-    fn rest_of_server(&mut self, mut scope: Scope, handed: &[&Directive]) -> Vec<Table> {
-        scope.set("path", string("/"));
-        self.block(&mut scope, &[], handed);
-        scope.finish()
-    }
-
-    fn location(
-        &mut self,
-        outer: &Scope,
-        comments: &[String],
-        block: &Directive,
-        handed: &[&Directive],
-        depth: usize,
-    ) -> Vec<Table> {
-        let header = format!("[[http.servers{}]]", ".locations".repeat(depth));
-        let mut scope = outer.inside(Level::Location, &header);
-        comments.iter().for_each(|text| scope.comment(text));
-        match contexts::path(&block.arguments) {
-            Ok(path) => scope.set("path", path),
-            Err(reason) => {
-                self.unsupported(&mut scope, block, &reason);
-                return vec![scope.only_comments()];
-            }
-        }
-        self.note(block, Outcome::CarriedOver, "");
-        let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), handed);
-        let mut nested = Vec::new();
-        for (comments, inner) in &left.inner {
-            nested.extend(self.location(&scope, comments, inner, &left.down, depth + 1));
-        }
-        let mut tables = scope.finish();
-        tables.extend(nested);
-        tables
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::contexts::limits::Refusals;
-use crate::directories::Directories;
+use crate::convert::{Facts, Pass, Setting};
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
 
@@ -17,13 +17,25 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
-    pub(crate) directories: Rc<Directories>,
+    /// The location's path, as TOML.
+    pub(crate) path: String,
+    pub(crate) facts: Rc<Facts>,
+    /// What the block passes on to.
+    pub(crate) pass: Option<Pass>,
+    /// What nginx calls `$proxy_host`.
+    pub(crate) proxy_host: String,
+    /// What is asked of the upstream that it passes on to.
+    pub(crate) of_upstream: Vec<Setting>,
+    /// Nobody is let in, and drover has no key to say so.
+    pub(crate) is_closed: bool,
     /// Comments that wait for the line they stand above.
     pending: Vec<String>,
     /// The table of the main level that was written to last.
     last: Option<usize>,
     fields: Vec<Field>,
-    request_fields: Vec<(String, String)>,
+    /// Fields that responses lose before they get any.
+    hidden: Vec<String>,
+    pub(crate) request_fields: Vec<(String, String)>,
     /// Lists that several directives add to, by key; as TOML.
     lists: Vec<(&'static str, Vec<String>)>,
     /// Tables that stand behind this one.
@@ -42,17 +54,23 @@ pub(crate) struct Field {
 const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
 impl Scope {
-    pub(crate) fn new(level: Level, header: &str, directories: &Rc<Directories>) -> Scope {
+    pub(crate) fn new(level: Level, header: &str, facts: &Rc<Facts>) -> Scope {
         Scope {
             level,
             table: Table::new(header),
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
-            directories: Rc::clone(directories),
+            path: String::new(),
+            facts: Rc::clone(facts),
+            pass: None,
+            proxy_host: String::new(),
+            of_upstream: Vec::new(),
+            is_closed: false,
             pending: Vec::new(),
             last: None,
             fields: Vec::new(),
+            hidden: Vec::new(),
             request_fields: Vec::new(),
             lists: Vec::new(),
             behind: Vec::new(),
@@ -64,7 +82,8 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
-            ..Scope::new(level, header, &self.directories)
+            of_upstream: self.of_upstream.clone(),
+            ..Scope::new(level, header, &self.facts)
         }
     }
 
@@ -90,6 +109,19 @@ impl Scope {
         &mut self.behind[place]
     }
 
+    /// Sets a key to what nobody said.
+    pub(crate) fn set_default(&mut self, key: &str, value: String, why: &str) {
+        let pending = std::mem::take(&mut self.pending);
+        self.set(key, value);
+        self.comment_behind(why);
+        self.pending = pending;
+    }
+
+    /// Whether a key of the table is set.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.has(key)
+    }
+
     /// Adds to a list.
     pub(crate) fn push(&mut self, key: &'static str, value: String) {
         let place = self.lists.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
@@ -106,6 +138,10 @@ impl Scope {
 
     /// Lets nobody in.
     pub(crate) fn close(&mut self) {
+        if self.level == Level::StreamServer {
+            self.is_closed = true;
+            return;
+        }
         self.lists.retain(|(key, _)| *key != "access");
         self.push("access", string("deny all"));
     }
@@ -115,32 +151,71 @@ impl Scope {
         self.lists.iter().find(|(known, _)| *known == key).map_or(0, |(_, values)| values.len())
     }
 
+    /// Asks the upstream that the block passes on to for a setting; the last word counts.
+    pub(crate) fn ask_upstream(&mut self, key: &'static str, value: String) -> Option<String> {
+        self.of_upstream.retain(|known| known.key != key);
+        self.of_upstream.push(Setting { key, value });
+        None
+    }
+
     /// Adds a field to responses.
     pub(crate) fn add_field(&mut self, field: Field) {
         self.fields.push(field);
-        let changes: Vec<String> =
-            [true, false].into_iter().filter_map(|always| self.change(always)).collect();
+        self.write_fields();
+    }
+
+    /// Takes a field out of responses.
+    pub(crate) fn hide_field(&mut self, name: &str) {
+        self.hidden.push(string(name));
+        self.write_fields();
+    }
+
+    fn write_fields(&mut self) {
+        let removed = (!self.hidden.is_empty()).then(|| inline_table(&[("remove", list(&self.hidden))]));
+        let added = [true, false].into_iter().flat_map(|always| self.changes(always));
+        let changes: Vec<String> = removed.into_iter().chain(added).collect();
         let text = if let [change] = changes.as_slice() { change.clone() } else { lines(&changes) };
         self.set("headers", text);
     }
 
-    fn change(&self, always: bool) -> Option<String> {
-        let chosen = self.fields.iter().filter(|field| field.always == always);
-        let chosen: Vec<(&str, String)> =
-            chosen.map(|field| (field.name.as_str(), string(&field.value))).collect();
-        let mut parts = vec![("add", inline_table(&chosen))];
-        if !always {
-            parts.push(("statuses", USUAL_STATUSES.to_owned()));
+    /// Changes that add fields: a name stands once in each.
+    fn changes(&self, always: bool) -> Vec<String> {
+        let mut changes: Vec<Vec<&Field>> = Vec::new();
+        for field in self.fields.iter().filter(|field| field.always == always) {
+            let has_it = |change: &Vec<&Field>| change.iter().any(|known| known.name == field.name);
+            match changes.last_mut().filter(|change| !has_it(change)) {
+                Some(change) => change.push(field),
+                None => changes.push(vec![field]),
+            }
         }
-        (!chosen.is_empty()).then(|| inline_table(&parts))
+        let written = |change: &Vec<&Field>| {
+            let fields: Vec<_> =
+                change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
+            let mut parts = vec![("add", inline_table(&fields))];
+            if !always {
+                parts.push(("statuses", USUAL_STATUSES.to_owned()));
+            }
+            inline_table(&parts)
+        };
+        changes.iter().map(written).collect()
     }
 
-    /// Sets a field of requests that are passed on.
+    /// Sets a field of requests that are passed on; of several of one name the last counts.
     pub(crate) fn set_request_field(&mut self, name: &str, value: &str) {
+        self.request_fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self.request_fields.push((name.to_owned(), string(value)));
+        self.write_request_fields();
+    }
+
+    /// Writes the fields of requests.
+    pub(crate) fn write_request_fields(&mut self) {
+        const KEY: &str = "proxy.request_headers";
         let fields: Vec<(&str, String)> =
             self.request_fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        self.set("proxy.request_headers", inline_table(&[("set", inline_table(&fields))]));
+        match fields.is_empty() {
+            true => self.table.unset(KEY),
+            false => self.set(KEY, inline_table(&[("set", inline_table(&fields))])),
+        }
     }
 
     /// A comment that stands above what comes next.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
-use drover_tests::http::{Client, request};
+use drover_tests::http::Client;
 use drover_tests::{Directory, eventually, packages, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -85,7 +85,7 @@ fn stop(worker: Pid) {
 /// goes out on each of them, as if it were busy: so it finds the same at each turn, whatever else the machine does.
 fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
     let port = if row.deferred { &server.deferred } else { &server.plain };
-    let request = request("GET", row.target, &row.fields());
+    let request = row.request();
     let connect = || Client::connect(port.address()).map_err(|error| error.to_string());
     let mut clients: Vec<Client> = Vec::new();
     let mut left = requests;

@@ -30,7 +30,11 @@ pub(crate) fn bytes_each(server: &Server) -> Result<f64, String> {
 }
 
 fn connect(server: &Server, count: usize) -> Result<Vec<Client>, String> {
-    let target = if server.kind == Kind::H2o { "/1k.txt" } else { "/return" };
+    let target = match server.kind {
+        Kind::Drover | Kind::Nginx => "/return",
+        Kind::H2o => "/1k.txt",
+        Kind::Haproxy => "/pass/return",
+    };
     let mut clients = Vec::with_capacity(count);
     while clients.len() < count {
         let begin = clients.len();

@@ -1,4 +1,4 @@
-//! `make bench`: drover beside nginx and h2o, in one run.
+//! `make bench`: drover beside nginx, h2o and, where requests are passed on, haproxy, in one run.
 //!
 //! Each server has one worker, pinned to core 0; the load generator, wrk, has core 1. All servers
 //! run at once and are asked in turns (A B C, A B C, ...), so that whatever else the machine does meets
@@ -15,10 +15,12 @@
 
 #![allow(clippy::print_stdout, reason = "a program whose output is a table")]
 
+mod configs;
 mod counts;
 mod figures;
 mod idle;
 mod options;
+mod origin;
 mod report;
 mod rows;
 mod servers;

@@ -6,7 +6,7 @@ use clap::Parser;
 
 use crate::servers::Kind;
 
-/// Compares drover with nginx and h2o: CPU time, system calls and instructions per request.
+/// Compares drover with nginx, h2o and haproxy: CPU time, system calls and instructions per request.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 pub(crate) struct Options {
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Servers to measure; ratios are to the first
-    #[arg(long, value_delimiter = ',', default_values = ["drover", "nginx", "h2o"])]
+    #[arg(long, value_delimiter = ',', default_values = ["drover", "nginx", "h2o", "haproxy"])]
     pub servers: Vec<Kind>,
     /// Seconds of load a round and server
     #[arg(long, default_value_t = 3)]

@@ -1,5 +1,7 @@
 //! What is measured: one row a kind of request.
 
+use drover_tests::http::request;
+
 use crate::servers::Kind;
 
 /// One kind of request.
@@ -12,6 +14,10 @@ pub(crate) struct Row {
     pub target: &'static str,
     /// A field of the request; empty for none.
     pub field: &'static str,
+    /// Bytes of the request's body; 0 for none, and GET.
+    pub upload: usize,
+    /// The request is passed on.
+    pub passed: bool,
     /// A new connection for each request.
     pub closes: bool,
     /// Listeners with TCP_DEFER_ACCEPT.
@@ -23,9 +29,22 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// h2o defers all its listeners and cannot be told not to.
+    /// h2o defers all its listeners and cannot be told not to; haproxy does nothing but pass on.
     pub(crate) fn suits(&self, kind: Kind) -> bool {
-        kind != Kind::H2o || !self.closes || self.deferred
+        match kind {
+            Kind::Drover | Kind::Nginx => true,
+            Kind::H2o => !self.closes || self.deferred,
+            Kind::Haproxy => self.passed,
+        }
+    }
+
+    /// The head of the request and its body.
+    pub(crate) fn request(&self) -> Vec<u8> {
+        if self.upload == 0 {
+            return request("GET", self.target, &self.fields()).into_bytes();
+        }
+        let fields = format!("Content-Length: {}\r\n{}", self.upload, self.fields());
+        [request("POST", self.target, &fields).into_bytes(), vec![b'x'; self.upload]].concat()
     }
 }
 
@@ -34,6 +53,8 @@ const KEPT: Row = Row {
     title: "",
     target: "",
     field: "",
+    upload: 0,
+    passed: false,
     closes: false,
     deferred: false,
     connections: 50,
@@ -91,7 +112,40 @@ pub(crate) const ROWS: &[Row] = &[
         counted: 100,
         ..KEPT
     },
+    Row { name: "proxy", title: "passed on, connections kept", target: "/pass/return", ..PASSED },
+    Row {
+        name: "proxy-100k",
+        title: "passed on, 100 KiB, connections kept",
+        target: "/pass/100k.txt",
+        ..PASSED
+    },
+    Row {
+        name: "proxy-close",
+        title: "passed on, a connection of the client's per request",
+        target: "/pass/return",
+        closes: true,
+        ..PASSED
+    },
+    Row {
+        name: "proxy-close-deferred",
+        title: "passed on, a connection of the client's per request, deferred",
+        target: "/pass/return",
+        closes: true,
+        deferred: true,
+        ..PASSED
+    },
+    Row {
+        name: "proxy-upload",
+        title: "passed on, an upload of 10 MiB, connections kept",
+        target: "/pass/return",
+        upload: 10 * 1024 * 1024,
+        connections: 8,
+        counted: 40,
+        ..PASSED
+    },
 ];
+
+const PASSED: Row = Row { passed: true, ..KEPT };
 
 /// The date that stands for `DATE` in a field: that of all files.
 pub(crate) const DATE: &str = "Sun, 01 Jan 2023 00:00:00 GMT";

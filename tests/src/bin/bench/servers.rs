@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
+use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
@@ -10,21 +11,20 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::Client;
-use drover_tests::{Config, Directory, Drover, Port, packages, process};
+use drover_tests::{Directory, Drover, Port, packages, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use crate::configs;
+use crate::origin::Origin;
 use crate::rows::DATE_SECONDS;
-
-/// As many bytes as h2o's answer to `/return` has: it can answer from memory only with a redirect.
-const BODY: &str =
-    "An answer of ninety-nine bytes, neither read from a file nor asked for elsewhere, but kept at hand.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Drover,
     Nginx,
     H2o,
+    Haproxy,
 }
 
 impl fmt::Display for Kind {
@@ -33,6 +33,7 @@ impl fmt::Display for Kind {
             Kind::Drover => "drover",
             Kind::Nginx => "nginx",
             Kind::H2o => "h2o",
+            Kind::Haproxy => "haproxy",
         })
     }
 }
@@ -45,7 +46,8 @@ impl FromStr for Kind {
             "drover" => Ok(Kind::Drover),
             "nginx" => Ok(Kind::Nginx),
             "h2o" => Ok(Kind::H2o),
-            _ => Err("one of drover, nginx, h2o is expected".to_owned()),
+            "haproxy" => Ok(Kind::Haproxy),
+            _ => Err("one of drover, nginx, h2o, haproxy is expected".to_owned()),
         }
     }
 }
@@ -80,7 +82,7 @@ impl Server {
                 let surroundings = Surroundings { wrapper: line, ..Surroundings::default() };
                 let drover = Drover::try_start(
                     &directory,
-                    &drover_config(&directory, files, &plain, &deferred),
+                    &configs::drover(&directory, files, &plain, &deferred),
                     &surroundings,
                 )
                 .map_err(|failure| format!("it ended with {:?}: {}", failure.code, failure.stderr))?;
@@ -92,7 +94,7 @@ impl Server {
             Kind::Nginx => {
                 let nginx = packages::tool("nginx", "nginx")?;
                 let config =
-                    directory.write("nginx.conf", nginx_config(&directory, files, &plain, &deferred));
+                    directory.write("nginx.conf", configs::nginx(&directory, files, &plain, &deferred));
                 line.extend([
                     nginx.clone().into(),
                     "-p".into(),
@@ -104,9 +106,16 @@ impl Server {
             }
             Kind::H2o => {
                 let h2o = packages::tool("h2o", "h2o")?;
-                let config = directory.write("h2o.yaml", h2o_config(&directory, files, &plain, &deferred));
+                let config = directory.write("h2o.yaml", configs::h2o(&directory, files, &plain, &deferred));
                 line.extend([h2o.clone().into(), "-c".into(), config.into()]);
                 (Running::Other(spawn(&line, &directory)?), version("h2o", h2o.into(), "--version"))
+            }
+            Kind::Haproxy => {
+                let haproxy = packages::tool("haproxy", "haproxy")?;
+                let config = directory.write("haproxy.cfg", configs::haproxy(files, &plain, &deferred));
+                // In the foreground, as one process.
+                line.extend([haproxy.clone().into(), "-db".into(), "-f".into(), config.into()]);
+                (Running::Other(spawn(&line, &directory)?), version("haproxy", haproxy.into(), "-v"))
             }
         };
         let mut server = Server { kind, version, worker: Pid::this(), plain, deferred, directory, running };
@@ -130,8 +139,8 @@ impl Server {
     fn find_worker(&self) -> Result<Pid, String> {
         match (&self.running, self.kind) {
             (Running::Drover(drover), _) => Ok(drover.worker()),
-            // h2o is one process; its one thread that works is the first.
-            (Running::Other(child), Kind::H2o) => Ok(Pid::from_raw(child.id() as i32)),
+            // These are one process; the one thread that works is the first.
+            (Running::Other(child), Kind::H2o | Kind::Haproxy) => Ok(Pid::from_raw(child.id() as i32)),
             (Running::Other(child), _) => {
                 // nginx listens before it forks.
                 let master = Pid::from_raw(child.id() as i32);
@@ -145,7 +154,11 @@ impl Server {
         match &self.running {
             Running::Drover(drover) => drover.signal(Signal::SIGQUIT),
             Running::Other(child) => {
-                let signal = if self.kind == Kind::Nginx { Signal::SIGQUIT } else { Signal::SIGTERM };
+                let signal = match self.kind {
+                    Kind::Nginx => Signal::SIGQUIT,
+                    Kind::Haproxy => Signal::SIGUSR1,
+                    Kind::Drover | Kind::H2o => Signal::SIGTERM,
+                };
                 process::send(Pid::from_raw(child.id() as i32), signal);
             }
         }
@@ -191,9 +204,13 @@ fn version(name: &str, program: OsString, option: &str) -> String {
     first.trim_start_matches("nginx version: ").to_owned()
 }
 
-/// The files all servers serve: the same ones, so that they lie in the page cache alike.
+/// What all servers serve: the same files, so that they lie in the page cache alike, and what one origin answers.
 #[derive(Debug)]
-pub(crate) struct Files(Directory);
+pub(crate) struct Files {
+    // Before the files that it serves: fields are dropped in this order.
+    origin: Origin,
+    directory: Directory,
+}
 
 impl Files {
     pub(crate) fn new() -> Files {
@@ -206,97 +223,15 @@ impl Files {
             let file = File::options().write(true).open(path).expect("the file was written just now");
             file.set_modified(date).expect("a file's date can be set");
         }
-        Files(files)
+        Files { origin: Origin::start(files.path()), directory: files }
     }
 
-    fn root(&self) -> std::path::Display<'_> {
-        self.0.path().display()
+    pub(crate) fn root(&self) -> std::path::Display<'_> {
+        self.directory.path().display()
     }
-}
 
-fn drover_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> Config {
-    let listen = format!(
-        "listen = [{{ address = \"{}\", backlog = 4096 }}, {{ address = \"{}\", deferred = true, backlog = 4096 }}]",
-        plain.address(),
-        deferred.address()
-    );
-    Config::new(directory, 1)
-        .log("level = \"warn\"")
-        .events("worker_connections = 12000")
-        .http("access_log = \"off\"")
-        .http("keepalive_requests = 1000000000")
-        .http("compression = { gzip_level = 1 }")
-        .server_with(&format!("{listen}\nroot = \"{}\"", files.root()))
-        .location("/", "")
-        .location("/gzip/", "compression = [\"gzip\"]")
-        .location("/return", &format!("return = {{ status = 200, body = \"{BODY}\" }}"))
-}
-
-/// `tcp_nopush` stays off: it would add two system calls to each file. Small files go by `sendfile` all the
-/// same, which is faster here than reading them (`sendfile off` takes the same number of calls).
-fn nginx_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> String {
-    let (directory, root) = (directory.path().display(), files.root());
-    let (plain, deferred) = (plain.address(), deferred.address());
-    format!(
-        r#"daemon off;
-user root;
-worker_processes 1;
-pid {directory}/nginx.pid;
-error_log {directory}/nginx.errors crit;
-worker_rlimit_nofile 20000;
-events {{ worker_connections 12000; use epoll; accept_mutex off; multi_accept off; }}
-http {{
-    access_log off;
-    client_body_temp_path {directory}/tmp-body; proxy_temp_path {directory}/tmp-proxy;
-    fastcgi_temp_path {directory}/tmp-fcgi; uwsgi_temp_path {directory}/tmp-uwsgi; scgi_temp_path {directory}/tmp-scgi;
-    sendfile on; tcp_nodelay on;
-    keepalive_timeout 75s; keepalive_requests 1000000000;
-    open_file_cache max=1024; open_file_cache_valid 60s; open_file_cache_min_uses 1;
-    types {{ text/plain txt; }}
-    default_type text/plain;
-    root {root};
-    server {{
-        listen {plain} backlog=4096;
-        listen {deferred} backlog=4096 deferred;
-        location = /return {{ return 200 "{BODY}"; }}
-        location / {{ }}
-        location /gzip/ {{ gzip on; gzip_types text/plain; gzip_comp_level 1; }}
-    }}
-}}
-"#
-    )
-}
-
-fn h2o_config(directory: &Directory, files: &Files, plain: &Port, deferred: &Port) -> String {
-    let (directory, root) = (directory.path().display(), files.root());
-    let (plain, deferred) = (plain.number(), deferred.number());
-    format!(
-        r#"num-threads: 1
-max-connections: 12000
-user: root
-error-log: {directory}/h2o.errors
-listen: {{host: 127.0.0.1, port: {plain}}}
-listen: {{host: 127.0.0.1, port: {deferred}}}
-hosts:
-  default:
-    paths:
-      "/return":
-        redirect: {{url: "http://example.org/", status: 302}}
-      "/gzip":
-        file.dir: {root}/gzip
-        gzip: ON
-      "/":
-        file.dir: {root}
-"#
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_of_one_size() {
-        assert_eq!(BODY.len(), 99);
+    /// Where requests are passed on to.
+    pub(crate) fn origin(&self) -> SocketAddrV4 {
+        self.origin.address()
     }
 }

@@ -34,6 +34,10 @@ impl Wrk {
         if row.closes {
             command.args(["-H", "Connection: close"]);
         }
+        if row.upload > 0 {
+            let text = format!("wrk.method = \"POST\"\nwrk.body = string.rep(\"x\", {})\n", row.upload);
+            command.arg("-s").arg(server.directory.write("upload.lua", text));
+        }
         if let Some(field) = row.dated_field() {
             command.args(["-H", &field]);
         }

@@ -127,14 +127,21 @@ fn check_content(own: &Location, location: &Location, server: &Server, findings:
     let root = own.root.as_ref().map(|root| ("root", root.place()));
     let answer = own.return_.as_ref().map(|answer| ("return", answer.place()));
     let pass = own.proxy_pass.as_ref().map(|pass| ("proxy_pass", pass.place()));
+    let alias = own.alias.as_ref().map(|alias| ("alias", alias.place()));
     let status = own.status.as_ref().map(|status| ("status", status.place()));
-    let said: Vec<_> = [root, answer, pass, status].into_iter().flatten().collect();
+    let said: Vec<_> = [root, alias, answer, pass, status].into_iter().flatten().collect();
     if let [(first, place), (second, other), ..] = said[..] {
         findings
             .error(place, format!("`{first}` and `{second}` contradict each other"))
             .label("is this to be served")
             .related(other, "or this?")
             .help("remove one of the two");
+    }
+    if let (Some((_, place)), None) = (alias, own.path.path()) {
+        findings
+            .error(place, "`alias` stands in place of nothing")
+            .label("the location has no path of its own")
+            .help("write `root`, beneath which the whole path is looked for");
     }
     let index = own.index.as_ref().and_then(|index| index.first()).map(Located::place);
     let precompressed = own.precompressed.as_ref().and_then(|codings| codings.first()).map(Located::place);

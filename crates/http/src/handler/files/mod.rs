@@ -11,6 +11,9 @@ pub(crate) mod open_file;
 pub(crate) mod store;
 pub(crate) mod try_files;
 
+use std::path::{Path, PathBuf};
+
+use crate::config::PathMatch;
 use crate::encoding::Coding;
 use crate::encoding::compression::Compression;
 use crate::exchange::{self, Answer, Request};
@@ -24,6 +27,7 @@ use try_files::TryFiles;
 pub(crate) struct Files {
     /// Number of the root among the worker's.
     pub(crate) root: u32,
+    pub(crate) alias: Option<Alias>,
     /// Names that stand for a directory.
     pub(crate) index: Vec<Box<[u8]>>,
     /// A directory without an index is listed.
@@ -34,9 +38,44 @@ pub(crate) struct Files {
     pub(crate) try_files: Option<TryFiles>,
 }
 
+/// What of a path does not count beneath the root.
+#[derive(Debug)]
+pub(crate) enum Alias {
+    /// So many bytes at its beginning.
+    Strip(usize),
+    /// All of it: the file is this one.
+    File(Box<[u8]>),
+}
+
+impl Alias {
+    /// The directory to look in, and how, where `alias` stands in place of a location's path.
+    pub(crate) fn of(alias: &Path, location: &PathMatch) -> (PathBuf, Option<Alias>) {
+        let strip = location.path().map_or(0, str::len);
+        if let (PathMatch::Exact(_), Some(directory), Some(name)) =
+            (location, alias.parent(), alias.file_name())
+        {
+            return (directory.to_path_buf(), Some(Alias::File(name.as_encoded_bytes().into())));
+        }
+        (alias.to_path_buf(), Some(Alias::Strip(strip)))
+    }
+}
+
 const ALLOW: &[u8] = b"Allow: GET, HEAD\r\n";
 
 impl Files {
+    /// What is opened for a path beneath the root; none where that can be nothing. Normal paths begin with a slash.
+    fn relative<'a>(&'a self, path: &'a [u8]) -> Option<&'a [u8]> {
+        match &self.alias {
+            None => Some(path.strip_prefix(b"/").unwrap_or(path)),
+            Some(Alias::File(name)) => Some(name),
+            // Of "/a" in place of which a directory stands, "/ab" is not beneath it.
+            Some(Alias::Strip(strip)) => match path.get(*strip..)? {
+                rest if rest.is_empty() || path[..*strip].ends_with(b"/") => Some(rest),
+                rest => rest.strip_prefix(b"/"),
+            },
+        }
+    }
+
     #[inline]
     pub(crate) fn answer(&self, request: &Request<'_>, store: &FileStore, out: &mut Vec<u8>) -> Answer {
         match request.head.method {

@@ -119,10 +119,9 @@ impl FileStore {
         now: Millis,
     ) -> io::Result<Found> {
         let root = self.root(files.root, now)?;
-        // Normal paths begin with a slash; what is opened is relative.
-        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        let relative = files.relative(path).ok_or(Errno::ENOENT)?;
         if !path.ends_with(b"/") {
-            return self.open_one(files, &root, relative, known);
+            return self.open_one(files, &root, beneath(relative), known);
         }
         for index in &files.index {
             let name = [relative, index].concat();
@@ -132,7 +131,7 @@ impl FileStore {
                 result => return result,
             }
         }
-        let directory = open::beneath(root.as_fd(), if relative.is_empty() { b"." } else { relative })?;
+        let directory = open::beneath(root.as_fd(), beneath(relative))?;
         if !files.autoindex {
             return Err(NO_INDEX.into());
         }
@@ -282,6 +281,11 @@ impl Opened {
         }
         Ok(Some(Opened { file, identity: Identity::of(&metadata) }))
     }
+}
+
+/// The root itself is its own directory.
+fn beneath(relative: &[u8]) -> &[u8] {
+    if relative.is_empty() { b"." } else { relative }
 }
 
 /// The encoded files beside one that can be sent in its place. What is older than it was made of another state

@@ -11,7 +11,8 @@ use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
 use super::respond::{self, Terms};
-use super::upload::send_all;
+use super::spool::Spool;
+use super::upload::flush;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -76,6 +77,8 @@ pub(super) struct Download<'a> {
     pub(super) passed: &'a mut Passed,
     /// How long the client was waited for.
     pub(super) client_waited: Waited,
+    /// What the client does not take at once of a body that is buffered.
+    pub(super) spool: &'a mut Option<Spool>,
 }
 
 enum Next {
@@ -92,11 +95,19 @@ impl Download<'_> {
         loop {
             self.server.readable().await.map_err(Fault::Wait)?;
             let core = self.server.core();
-            let next = core.with_scratch(|scratch| self.receive_head(scratch))?;
-            self.flush().await?;
-            match next {
-                Next::Head => self.server.set_read_timeout(self.proxy.read_timeout),
-                Next::Body(body) => return self.pass_body(body).await,
+            match core.with_scratch(|scratch| self.receive_head(scratch))? {
+                Next::Head => {
+                    self.flush().await?;
+                    self.server.set_read_timeout(self.proxy.read_timeout);
+                }
+                Next::Body(body) if self.proxy.buffering.responses > 0 => {
+                    return self.pass_buffered(body).await;
+                }
+                Next::Body(body) => {
+                    self.flush().await?;
+                    return self.pass_body(body).await;
+                }
+                // The server is done: what is left in the output is none of its concern.
                 Next::End(end) => return Ok(end),
             }
         }
@@ -231,7 +242,7 @@ impl Download<'_> {
         }
     }
 
-    fn whole_end(&self, excess: bool) -> End {
+    pub(super) fn whole_end(&self, excess: bool) -> End {
         let closes = self.head.framing(self.asked.head.method) == Framing::UntilClose;
         End::Whole { reusable: !excess && !closes && self.head.keeps() }
     }
@@ -261,18 +272,8 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Sends the output.
     async fn flush(&mut self) -> Result<(), Fault> {
-        if self.output.is_empty() {
-            return Ok(());
-        }
-        let client = &self.asked.on.stream;
-        client.set_phase(Phase::Sending);
-        let output = &self.output[*self.sent..];
-        send_all(client, output, &mut self.client_waited).await.map_err(Fault::ClientSend)?;
-        self.output.clear();
-        *self.sent = 0;
-        Ok(())
+        flush(self.asked.on, self.output, self.sent).await
     }
 
     /// Passes on what is left of the body.
@@ -288,10 +289,10 @@ impl Download<'_> {
             let core = self.server.core();
             let ended =
                 core.with_scratch(|scratch| self.relay(&mut scratch[..RELAYED], &mut body, &mut excess))?;
-            self.flush().await?;
-            if ended {
+            if ended || body.body.is_done() {
                 break;
             }
+            self.flush().await?;
         }
         Ok(self.whole_end(excess))
     }

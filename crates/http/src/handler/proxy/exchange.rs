@@ -6,22 +6,20 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
-use drover_event::{Counter, Millis, Stream, StreamError, Waited};
+use drover_event::{Stream, StreamError, Waited};
 use drover_upstream::proxy_protocol::{Header, encode};
-use drover_upstream::{
-    Attempts, Cause, Connection, Failure, Lease, Next, NoPeer, Repeatable, Sent, hash_key,
-};
-use tracing::{debug, info, warn};
+use drover_upstream::{Failure, Lease, Next, NoPeer, hash_key};
 
 use super::Proxy;
+use super::collect::{self, Collect};
 use super::download::{Download, End, Passed};
 use super::fault::{Blame, Fault};
 use super::memory::{Memory, Trail};
 use super::reframe::{Outgoing, Reframe};
+use super::spool::Spool;
 use super::tunnel::tunnel;
-use super::upload::Upload;
+use super::upload::{Upload, flush};
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -60,6 +58,9 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         whole: Cell::new(false),
         streamed: Cell::new(false),
         head_length: 0,
+        all_read: false,
+        collected: None,
+        waiting: None,
     };
     let outcome = exchange.run(&mut incoming, body).await;
     let conclusion = exchange.conclusion(outcome);
@@ -68,17 +69,17 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         read,
         filled,
         length: incoming.length(),
-        whole: exchange.whole.get(),
-        gone: exchange.streamed.get(),
+        whole: exchange.whole.get() || exchange.all_read,
+        gone: exchange.streamed.get() || incoming.has_received(),
     };
     memory.shrink();
     work.memory = Some(memory);
     work.conclude(on, taken, conclusion)
 }
 
-struct Exchange<'a> {
-    asked: Asked<'a>,
-    proxy: &'a Proxy,
+pub(super) struct Exchange<'a> {
+    pub(super) asked: Asked<'a>,
+    pub(super) proxy: &'a Proxy,
     changes: Changes<'a>,
     fate: Fate,
     /// The log wants to see the head that is passed on.
@@ -86,15 +87,21 @@ struct Exchange<'a> {
     output: &'a mut Vec<u8>,
     sent: &'a mut usize,
     sent_head: &'a mut Vec<u8>,
-    trail: &'a mut Trail,
+    pub(super) trail: &'a mut Trail,
     memory: &'a mut Memory,
-    passed: Passed,
+    pub(super) passed: Passed,
     /// The server has the whole request.
     whole: Cell<bool>,
     /// Some of the request was sent that is not in memory any more.
-    streamed: Cell<bool>,
+    pub(super) streamed: Cell<bool>,
     /// Bytes of the request's head as servers get it.
-    head_length: usize,
+    pub(super) head_length: usize,
+    /// All of the request was received before a server was asked.
+    pub(super) all_read: bool,
+    /// What of it is on a disk.
+    collected: Option<Spool>,
+    /// What of the response is on a disk.
+    waiting: Option<Spool>,
 }
 
 impl Exchange<'_> {
@@ -104,15 +111,20 @@ impl Exchange<'_> {
         let upstream = &self.asked.on.worker.upstreams[self.proxy.upstream];
         let begun = core.now();
         let mut body = self.prepare(incoming, body)?;
+        self.collect(incoming, &mut body).await?;
         let mut attempts = upstream.begin(self.key());
         let mut before = None;
         loop {
             self.trail.begin(core.now());
+            self.whole.set(self.all_read && self.collected.is_none());
             let (fault, next) = match attempts.next(&core, self.connection(), self.proxy.read_timeout).await {
                 Ok(lease) => {
                     let may_leave = attempts.may_try_another() && self.may_repeat();
                     match self.converse(&lease, incoming, &mut body, may_leave).await {
-                        Ok(end) => return self.end(lease, end, incoming).await,
+                        Ok(end) => {
+                            let ended = self.end(lease, end, incoming).await;
+                            return ended.inspect_err(|fault| self.note(upstream.name(), fault, false));
+                        }
                         Err(fault) => {
                             let next = self.blame(&mut attempts, lease, &fault);
                             (fault, next)
@@ -146,8 +158,7 @@ impl Exchange<'_> {
             Framing::None | Framing::Length(_) | Framing::UntilClose => Outgoing::Plain,
         };
         let mut body = Reframe::new(body, outgoing);
-        // A client that has begun to send does not wait to be told to.
-        let continues = head.expects_continue && incoming.unread().is_empty();
+        let continues = self.is_waiting(incoming) && !collect::is_wanted(self.proxy, &body);
         let on = self.asked.on;
         let client = on.peer_address();
         let request = &mut self.memory.request;
@@ -164,8 +175,29 @@ impl Exchange<'_> {
             let taken = body.feed(incoming.unread(), request).map_err(Fault::ClientInvalid)?;
             incoming.read(taken);
         }
-        self.whole.set(body.body.is_done());
+        self.all_read = body.body.is_done();
         Ok(body)
+    }
+
+    /// A client that has begun to send does not wait to be told to.
+    fn is_waiting(&self, incoming: &Incoming<'_>) -> bool {
+        self.asked.head.expects_continue && incoming.unread().is_empty()
+    }
+
+    /// Receives the body first where that is wanted.
+    async fn collect(&mut self, incoming: &mut Incoming<'_>, body: &mut Reframe) -> Result<(), Fault> {
+        if !collect::is_wanted(self.proxy, body) {
+            return Ok(());
+        }
+        let invites = incoming.length() == 0 && self.is_waiting(incoming);
+        let (on, request) = (self.asked.on, &mut self.memory.request);
+        let collect = Collect { on, proxy: self.proxy, incoming, body, request };
+        if invites {
+            collect.invite().await?;
+        }
+        self.collected = collect.run().await?;
+        self.all_read = body.body.is_done();
+        Ok(())
     }
 
     /// The key by which the upstream chooses.
@@ -188,40 +220,36 @@ impl Exchange<'_> {
         self.trail.last().connected(lease.peer(), server.core().now());
         self.memory.partial.clear();
         self.send_request(server).await?;
-        let Exchange {
-            asked,
-            proxy,
-            changes,
-            fate,
-            wants_head,
-            output,
-            sent,
-            sent_head,
-            trail,
-            memory,
-            passed,
-            ..
-        } = self;
-        let (asked, proxy, whole, streamed) = (*asked, *proxy, &self.whole, &self.streamed);
-        let Memory { request, head, partial } = &mut **memory;
-        let upload = Upload { on: asked.on, proxy, server, incoming, body, frames: request, whole, streamed };
-        let download = Download {
-            asked,
-            proxy,
-            changes: *changes,
+        let Memory { request, head, partial } = &mut *self.memory;
+        let upload = Upload {
+            on: self.asked.on,
+            proxy: self.proxy,
             server,
-            fate: *fate,
-            whole,
+            incoming,
+            body,
+            frames: request,
+            whole: &self.whole,
+            streamed: &self.streamed,
+            collected: self.collected.as_mut(),
+        };
+        let download = Download {
+            asked: self.asked,
+            proxy: self.proxy,
+            changes: self.changes,
+            server,
+            fate: self.fate,
+            whole: &self.whole,
             may_leave,
-            wants_head: *wants_head,
-            output,
-            sent,
-            sent_head,
+            wants_head: self.wants_head,
+            output: self.output,
+            sent: self.sent,
+            sent_head: self.sent_head,
             head,
             partial,
-            one: trail.last(),
-            passed,
-            client_waited: Waited::new(asked.on.worker.plan.timeouts.send),
+            one: self.trail.last(),
+            passed: &mut self.passed,
+            spool: &mut self.waiting,
+            client_waited: Waited::new(self.asked.on.worker.plan.timeouts.send),
         };
         let (mut client_side, mut server_side) = (pin!(upload.run()), pin!(download.run()));
         poll_fn(|context| match server_side.as_mut().poll(context) {
@@ -261,10 +289,11 @@ impl Exchange<'_> {
                 } else {
                     lease.done()
                 }
-                Ok(())
+                self.send_rest().await
             }
             End::Upgraded => {
                 lease.confirm();
+                self.send_rest().await?;
                 let early = incoming.unread().len();
                 let through = tunnel(self.asked.on, lease.stream(), incoming.unread(), self.proxy).await;
                 incoming.read(early);
@@ -278,51 +307,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the request could be sent once more, to another server: from its first byte, and twice is as good
-    /// as once.
-    fn may_repeat(&self) -> bool {
-        !self.streamed.get() && self.proxy.retry.repeats(self.asked.head.method)
-    }
-
-    /// Which connection will do. Where the server turns out to have closed it, the request cannot be sent again
-    /// if it must not arrive twice, or if some of it is no longer in memory.
-    fn connection(&self) -> Connection {
-        match self.whole.get() && self.may_repeat() {
-            _ if self.proxy.proxy_protocol.is_some() => Connection::Fresh,
-            true => Connection::Any,
-            false => Connection::Recent,
-        }
-    }
-
-    /// Has a failure counted against the server where it was the server's, and asks what may follow.
-    fn blame(&mut self, attempts: &mut Attempts, lease: Lease, fault: &Fault) -> Next {
-        let one = self.trail.last();
-        one.ended(lease.stream().core().now());
-        let Some(cause) = fault.cause() else { return Next::Stop };
-        // A server acts on nothing before it has the whole head.
-        let sent = match (one.sent as usize) < self.head_length {
-            true => Sent::Nothing,
-            false => Sent::Something,
-        };
-        let began = self.passed.status > 0;
-        let repeatable = match !began && self.may_repeat() {
-            true => Repeatable::Yes,
-            false => Repeatable::No,
-        };
-        attempts.failed(lease, cause, sent, repeatable)
-    }
-
-    /// Whether another server is asked, or the same one again.
-    fn goes_on(&self, next: Next, fault: &Fault, begun: Millis) -> bool {
-        let retry = &self.proxy.retry;
-        let now = self.asked.on.stream.core().now();
-        let in_time = retry.within.is_none_or(|within| Duration::from_millis(now.since(begun)) < within);
-        match next {
-            Next::Stop => false,
-            // Nothing is wrong with a server that closes what is idle.
-            Next::SameAgain => true,
-            Next::Another => in_time && fault.cause().is_some_and(|cause| retry.allows(cause)),
-        }
+    /// Sends what the client did not take meanwhile.
+    async fn send_rest(&mut self) -> Result<(), Fault> {
+        let on = self.asked.on;
+        flush(on, self.output, self.sent).await?;
+        let Some(spool) = self.waiting.as_mut().filter(|spool| spool.left() > 0) else { return Ok(()) };
+        spool.send_all(&on.stream, on.worker.plan.timeouts.send).await.map_err(Fault::ClientSend)
     }
 
     /// What becomes of the client's request.
@@ -337,7 +327,8 @@ impl Exchange<'_> {
             if passed.until_close {
                 let _ = self.asked.on.stream.close_by_reset();
             }
-            sent.body = sent.body.saturating_sub((self.output.len() - *self.sent) as u64);
+            let waiting = self.waiting.as_ref().map_or(0, Spool::left);
+            sent.body = sent.body.saturating_sub((self.output.len() - *self.sent) as u64 + waiting);
             return Conclusion::Cut(sent);
         }
         match fault {
@@ -346,49 +337,5 @@ impl Exchange<'_> {
             fault if fault.blame() == Blame::Client => Conclusion::Gone(fault.status()),
             fault => Conclusion::Error(fault.status()),
         }
-    }
-
-    /// Takes note of what went wrong, and says so.
-    #[cold]
-    fn note(&mut self, upstream: &str, fault: &Fault, goes_on: bool) {
-        let on = self.asked.on;
-        let stats = on.stream.core().stats();
-        if let Some(cause) = fault.cause() {
-            stats.add(counter(cause), 1);
-        }
-        if goes_on {
-            stats.add(Counter::UpstreamRetries, 1);
-        }
-        let one = self.trail.last();
-        one.fault = Some(fault.name());
-        if let Fault::Connect(Failure::Connect { error, .. }) = fault {
-            one.not_connected(&error.target);
-        }
-        let (number, server) = (on.stream.number(), one.server_name());
-        let then = match (goes_on, self.passed.status) {
-            (true, _) => "tried again".to_owned(),
-            (false, 0) => format!("answered {}", fault.status()),
-            (false, status) => format!("the response {status} is cut"),
-        };
-        match fault.blame() {
-            Blame::Client => debug!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
-            _ if goes_on => info!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
-            _ => warn!(connection = number, "upstream {upstream}, {server}: {fault}, {then}"),
-        }
-    }
-}
-
-/// The counter of a cause.
-fn counter(cause: Cause) -> Counter {
-    match cause {
-        Cause::Refused => Counter::UpstreamRefused,
-        Cause::ConnectTimedOut => Counter::UpstreamConnectTimeouts,
-        Cause::SendTimedOut => Counter::UpstreamSendTimeouts,
-        Cause::ReceiveTimedOut => Counter::UpstreamReceiveTimeouts,
-        Cause::Closed => Counter::UpstreamClosed,
-        Cause::Reset => Counter::UpstreamReset,
-        Cause::Invalid => Counter::UpstreamInvalid,
-        Cause::Answer => Counter::UpstreamAnswers,
-        Cause::Local => Counter::UpstreamLocal,
     }
 }

@@ -1,6 +1,6 @@
 //! What goes wrong when a request is passed on: what it was, whose fault, and what follows from it.
 
-use drover_event::StreamError;
+use drover_event::{Counter, StreamError};
 use drover_upstream::{Cause, Failure, NoPeer};
 
 use crate::h1::rule::Refusal;
@@ -44,6 +44,9 @@ pub(crate) enum Fault {
     /// The body's framing is broken.
     #[error("invalid body of a response: {0}")]
     InvalidBody(Refusal),
+    /// A connection with another protocol was silent for too long, or broke.
+    #[error("tunnel: {0}")]
+    Tunnel(#[source] StreamError),
     /// The client closed, or its connection broke, before it had its response.
     #[error("the client closed")]
     ClientClosed,
@@ -85,7 +88,9 @@ impl Fault {
             Fault::NoResponse | Fault::CutHead | Fault::CutBody => Cause::Closed,
             Fault::InvalidHead(_) | Fault::InvalidBody(_) | Fault::Upgrade | Fault::Interim => Cause::Invalid,
             Fault::Answer(_) => Cause::Answer,
-            Fault::ClientClosed
+            // Who is to blame is theirs to know.
+            Fault::Tunnel(_)
+            | Fault::ClientClosed
             | Fault::ClientCut
             | Fault::ClientTimedOut
             | Fault::ClientInvalid(_)
@@ -141,6 +146,8 @@ impl Fault {
             Fault::Receive(_) => "body_reset",
             Fault::CutBody => "body_cut",
             Fault::InvalidBody(_) => "body_invalid",
+            Fault::Tunnel(StreamError::TimedOut) => "tunnel_timed_out",
+            Fault::Tunnel(_) => "tunnel_reset",
             Fault::ClientClosed => "client_closed",
             Fault::ClientCut => "client_cut",
             Fault::ClientTimedOut => "client_timed_out",
@@ -148,6 +155,21 @@ impl Fault {
             Fault::ClientSend(StreamError::TimedOut) => "client_send_timed_out",
             Fault::ClientSend(_) => "client_reset",
         }
+    }
+}
+
+/// The counter of a cause.
+pub(super) fn counter(cause: Cause) -> Counter {
+    match cause {
+        Cause::Refused => Counter::UpstreamRefused,
+        Cause::ConnectTimedOut => Counter::UpstreamConnectTimeouts,
+        Cause::SendTimedOut => Counter::UpstreamSendTimeouts,
+        Cause::ReceiveTimedOut => Counter::UpstreamReceiveTimeouts,
+        Cause::Closed => Counter::UpstreamClosed,
+        Cause::Reset => Counter::UpstreamReset,
+        Cause::Invalid => Counter::UpstreamInvalid,
+        Cause::Answer => Counter::UpstreamAnswers,
+        Cause::Local => Counter::UpstreamLocal,
     }
 }
 

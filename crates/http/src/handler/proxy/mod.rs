@@ -2,13 +2,16 @@
 //!
 //! Read [`exchange`] first: one request, from top to bottom. Beside it stand the heads that go out
 //! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes),
-//! and what goes wrong ([`fault`]).
+//! what goes wrong ([`fault`]) and what follows from it ([`verdict`]).
 //!
 //! Invariants: nothing is repeated that a server may have acted on, unless twice is as good as once; a response
 //! that is not whole never looks whole to the client; a connection with a server is used again only if the
 //! response on it was whole and nothing followed it. What a slow side holds up is at most one scratch buffer of
-//! the worker, one kernel pipe and two socket buffers in each direction.
+//! the worker, one kernel pipe and two socket buffers in each direction, and on a disk, where the config wants that
+//! ([`collect`], [`buffered`], [`spool`]), as much as it allows.
 
+mod buffered;
+mod collect;
 mod download;
 mod exchange;
 mod fault;
@@ -16,12 +19,15 @@ mod forward;
 mod memory;
 mod reframe;
 mod respond;
+mod spool;
 mod tunnel;
 mod upload;
+mod verdict;
 
 use std::rc::Rc;
 use std::time::Duration;
 
+use drover_config::Size;
 use drover_service::TemplateError;
 use drover_upstream::Cause;
 use drover_upstream::proxy_protocol::Version;
@@ -51,6 +57,7 @@ pub(crate) struct Proxy {
     tunnel_timeout: Duration,
     ignores_abort: bool,
     retry: Retry,
+    buffering: spool::Buffering,
     /// The header that is sent first, on a connection of the client's own.
     proxy_protocol: Option<Version>,
 }
@@ -71,6 +78,8 @@ pub(crate) struct Destination<'a> {
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_TUNNEL_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Where bodies are buffered if the config says nothing.
+const DEFAULT_BUFFER_DIR: &str = "/var/tmp";
 /// The largest head of a response where the config says nothing.
 pub(crate) const DEFAULT_HEADER_SIZE: usize = 16 * 1024;
 
@@ -95,6 +104,14 @@ impl Proxy {
             tunnel_timeout: config.tunnel_timeout.unwrap_or(DEFAULT_TUNNEL_TIMEOUT),
             ignores_abort: config.ignore_client_abort.unwrap_or(false),
             retry: Retry::new(config),
+            buffering: spool::Buffering {
+                directory: config
+                    .buffer_dir
+                    .as_ref()
+                    .map_or_else(|| DEFAULT_BUFFER_DIR.into(), |own| own.to_path_buf()),
+                requests: config.buffer_requests.map_or(0, Size::bytes),
+                responses: config.buffer_responses.map_or(0, Size::bytes),
+            },
             proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }

@@ -1,6 +1,6 @@
 //! Another protocol, after 101: bytes pass both ways unseen until both sides have ended.
 
-use drover_event::{Phase, PipeEnd, PipeTerms, Side, Stream, StreamError, pipe};
+use drover_event::{Phase, PipeEnd, PipeTerms, Stream, StreamError, pipe};
 
 use super::Proxy;
 use super::fault::Fault;
@@ -23,9 +23,8 @@ pub(super) async fn tunnel(on: &Conversation, server: &Stream, early: &[u8], pro
     let piped = pipe(&on.stream, server, terms).await;
     let fault = match piped.end {
         PipeEnd::Finished => None,
-        PipeEnd::TimedOut => Some(Fault::Receive(StreamError::TimedOut)),
-        PipeEnd::Failed(Side::Left, error) => Some(Fault::ClientSend(error.into())),
-        PipeEnd::Failed(Side::Right, error) => Some(Fault::Receive(error.into())),
+        PipeEnd::TimedOut => Some(Fault::Tunnel(StreamError::TimedOut)),
+        PipeEnd::Failed(_, error) => Some(Fault::Tunnel(error.into())),
     };
     Tunnelled { to_server: piped.to_right, to_client: piped.to_left, fault }
 }

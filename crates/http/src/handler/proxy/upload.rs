@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::future::pending;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, StreamError, Waited, carry};
+use drover_event::{CarryEnd, Load, Patience, Phase, Stream, StreamError, Waited, carry};
 
 use super::Proxy;
 use super::fault::Fault;
 use super::reframe::Reframe;
+use super::spool::Spool;
 use crate::h1::connection::Conversation;
 use crate::h1::incoming::Incoming;
 
@@ -25,6 +26,8 @@ pub(super) struct Upload<'a, 'b> {
     pub(super) whole: &'a Cell<bool>,
     /// Set once something is sent that is not in memory any more.
     pub(super) streamed: &'a Cell<bool>,
+    /// What was received of the body before, and goes first.
+    pub(super) collected: Option<&'a mut Spool>,
 }
 
 impl Upload<'_, '_> {
@@ -53,6 +56,13 @@ impl Upload<'_, '_> {
     async fn pass_on(&mut self) -> Result<(), Side> {
         // The server has nothing to say before it has the request, however long that takes.
         self.server.clear_read_timeout();
+        if let Some(spool) = self.collected.take() {
+            spool.rewind();
+            spool.send_all(self.server, self.proxy.send_timeout.into()).await.map_err(|_| Side::Server)?;
+        }
+        if self.body.body.is_done() {
+            return Ok(());
+        }
         self.streamed.set(true);
         self.frames.clear();
         while !self.body.body.is_done() {
@@ -93,7 +103,7 @@ impl Upload<'_, '_> {
     }
 
     async fn send(&mut self) -> Result<(), Side> {
-        let sent = send_all(self.server, self.frames, &mut Waited::new(self.proxy.send_timeout)).await;
+        let sent = send_all(self.server, self.frames, self.proxy.send_timeout.into()).await;
         self.frames.clear();
         sent.map_err(|_| Side::Server)
     }
@@ -105,15 +115,29 @@ enum Side {
     Server,
 }
 
-fn client_fault(error: &StreamError) -> Fault {
+pub(super) fn client_fault(error: &StreamError) -> Fault {
     match error {
         StreamError::TimedOut => Fault::ClientTimedOut,
         _ => Fault::ClientCut,
     }
 }
 
-/// Sends `bytes` to a peer that was waited for so far.
-pub(super) async fn send_all(stream: &Stream, bytes: &[u8], waited: &mut Waited) -> Result<(), StreamError> {
+/// Sends the output to the client; it is empty then.
+pub(super) async fn flush(on: &Conversation, output: &mut Vec<u8>, sent: &mut usize) -> Result<(), Fault> {
+    if output.is_empty() {
+        return Ok(());
+    }
+    on.stream.set_phase(Phase::Sending);
+    let patience = on.worker.plan.timeouts.send;
+    send_all(&on.stream, &output[*sent..], patience).await.map_err(Fault::ClientSend)?;
+    output.clear();
+    *sent = 0;
+    Ok(())
+}
+
+/// Sends `bytes`.
+pub(super) async fn send_all(stream: &Stream, bytes: &[u8], patience: Patience) -> Result<(), StreamError> {
+    let mut waited = Waited::new(patience);
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.try_send(&bytes[sent..], false) {
