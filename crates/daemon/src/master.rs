@@ -277,6 +277,7 @@ impl Master {
         self.due.clear();
         self.board.set_state(MasterState::Parked);
         let timeout = self.generation.config.process.shutdown_timeout;
+        self.leave_datagrams();
         self.workers.iter_mut().for_each(|process| process.drain(timeout));
     }
 
