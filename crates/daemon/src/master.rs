@@ -133,6 +133,7 @@ impl Master {
                 && self.parts()
             {
                 info!("stopped");
+                log::finish();
                 let failed = stopping == Stopping::Failed;
                 return ControlFlow::Continue(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
