@@ -30,15 +30,16 @@ use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Target};
 use crate::log_limit::Limit;
 use crate::log_line::{Format, Look};
+use crate::log_relay::Relay;
 
 /// How the log is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// Where lines go.
-    pub(crate) target: LogFile,
+    pub(crate) target: Target,
     /// How they look.
     pub(crate) format: Format,
     /// The least severe level that is written.
@@ -56,10 +57,12 @@ impl Settings {
     pub(crate) fn from_config(config: &Config) -> Self {
         let log = &config.log;
         Self {
-            target: (*log.file).clone(),
-            format: match log.format {
-                config::Format::Text => Format::Text,
-                config::Format::Json => Format::Json,
+            target: log.target(),
+            format: match (log.target(), log.format) {
+                (Target::Journal(_), _) => Format::Journal,
+                (_, config::Format::Json) => Format::Json,
+                (Target::Syslog(_), config::Format::Text) => Format::Syslog,
+                (Target::File(_), config::Format::Text) => Format::Text,
             },
             level: log.level.into(),
             levels: log.levels_by_path().map(|(path, level)| (path, level.into())).collect(),
@@ -113,6 +116,7 @@ pub(crate) fn reopen(owner: Owner) -> io::Result<()> {
     let Some(log) = LOG.get() else { return Ok(()) };
     let mut state = log.sink.state();
     let opened = open(&state.target, owner)?;
+    state.relay = relay(&state.target);
     state.replace(&opened)
 }
 
@@ -122,6 +126,8 @@ pub(crate) fn set_process(name: &str) {
         let mut state = log.sink.state();
         state.look.process = name.into();
         state.limit.forget();
+        // What it says of its process is this one's from now on.
+        state.relay = relay(&state.target);
     }
 }
 
@@ -173,7 +179,9 @@ struct Sink(Arc<Mutex<State>>);
 /// Locked while a line is written, not while its values are formatted; there are no threads to contend with.
 struct State {
     descriptor: OwnedFd,
-    target: LogFile,
+    target: Target,
+    /// Takes the lines in the place of the descriptor.
+    relay: Option<Relay>,
     look: Look,
     limit: Limit,
     lost: u64,
@@ -185,7 +193,8 @@ impl Sink {
     fn new(descriptor: OwnedFd, settings: Settings, process: &str) -> Self {
         let look = Look { format: settings.format, process: process.into() };
         let (limit, is_socket) = (Limit::new(settings.rate), is_socket(&descriptor));
-        let state = State { descriptor, target: settings.target, look, limit, lost: 0, is_socket };
+        let (target, relay) = (settings.target.clone(), relay(&settings.target));
+        let state = State { descriptor, target, relay, look, limit, lost: 0, is_socket };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -196,6 +205,9 @@ impl Sink {
     fn change(&self, opened: &OwnedFd, settings: Settings) -> io::Result<()> {
         let mut state = self.state();
         state.replace(opened)?;
+        if state.target != settings.target {
+            state.relay = relay(&settings.target);
+        }
         state.target = settings.target;
         state.look.format = settings.format;
         state.limit.set_most(settings.rate);
@@ -220,25 +232,28 @@ impl State {
     fn tell_held_back(&mut self, in_the_end: bool) {
         for held_back in self.limit.take_held_back(Instant::now(), in_the_end) {
             let line = self.look.plain(held_back.level(), &held_back.to_string());
-            self.write(line.as_bytes());
+            self.write(held_back.level(), line.as_bytes());
         }
     }
 
     /// Writes a line whole, or counts it as lost.
-    fn write(&mut self, line: &[u8]) {
-        // One write a line, so that lines of several processes never mix.
-        match self.try_write(line) {
+    fn write(&mut self, level: Level, line: &[u8]) {
+        match self.try_write(level, line) {
             Ok(written) if written == line.len() => self.confess(),
             _ => self.lost += 1,
         }
     }
 
-    fn try_write(&self, line: &[u8]) -> nix::Result<usize> {
-        match self.is_socket {
-            // The journal may not keep up, and whoever started the daemon shares the description.
-            true => send(self.descriptor.as_raw_fd(), line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
-            false => nix::unistd::write(&self.descriptor, line),
+    /// One write a line, so that lines of several processes never mix.
+    fn try_write(&mut self, level: Level, line: &[u8]) -> io::Result<usize> {
+        if let Some(relay) = &mut self.relay {
+            return relay.send(level, line).map(|()| line.len());
         }
+        Ok(match self.is_socket {
+            // The journal may not keep up, and whoever started the daemon shares the description.
+            true => send(self.descriptor.as_raw_fd(), line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)?,
+            false => nix::unistd::write(&self.descriptor, line)?,
+        })
     }
 
     /// Says how many lines could not be written before this was possible again.
@@ -247,24 +262,34 @@ impl State {
             return;
         }
         let line = self.look.plain(Level::WARN, &format!("{} lines of the log were lost", self.lost));
-        if self.try_write(line.as_bytes()).is_ok() {
+        if self.try_write(Level::WARN, line.as_bytes()).is_ok() {
             self.lost = 0;
         }
     }
 }
 
-impl<'a> MakeWriter<'a> for Sink {
-    type Writer = &'a Sink;
+/// Takes one line of a level.
+struct LineWriter<'a> {
+    sink: &'a Sink,
+    level: Level,
+}
 
-    fn make_writer(&'a self) -> &'a Sink {
-        self
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter { sink: self, level: Level::INFO }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
+        LineWriter { sink: self, level: *metadata.level() }
     }
 }
 
-impl io::Write for &Sink {
+impl io::Write for LineWriter<'_> {
     /// Takes a whole line; says that it is written even if not, so that nobody tries again.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.state().write(line);
+        self.sink.state().write(self.level, line);
         Ok(line.len())
     }
 
@@ -319,8 +344,17 @@ fn is_socket(descriptor: &OwnedFd) -> bool {
         .is_ok_and(|status| SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK)
 }
 
-fn open(target: &LogFile, owner: Owner) -> io::Result<OwnedFd> {
+fn relay(target: &Target) -> Option<Relay> {
     match target {
+        Target::File(_) => None,
+        Target::Syslog(config) => Some(Relay::syslog(config)),
+        Target::Journal(socket) => Some(Relay::journal(socket)),
+    }
+}
+
+fn open(target: &Target, owner: Owner) -> io::Result<OwnedFd> {
+    let Target::File(file) = target else { return open(&Target::File(LogFile::Off), owner) };
+    match file {
         LogFile::Off => File::options().write(true).open("/dev/null").map(OwnedFd::from),
         LogFile::Stderr => io::stderr().as_fd().try_clone_to_owned(),
         LogFile::Stdout => io::stdout().as_fd().try_clone_to_owned(),

@@ -19,6 +19,7 @@ mod lock;
 mod log;
 mod log_limit;
 mod log_line;
+mod log_relay;
 mod master;
 mod message;
 mod owned_path;

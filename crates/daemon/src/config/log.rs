@@ -1,8 +1,11 @@
 //! `[log]`: the log of the daemon itself.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use drover_config::{Findings, Located, LogFile};
+use drover_config::{Findings, ListenAddress, Located, LogFile};
+use drover_service::Syslog;
+use drover_service::syslog::{Facility, Severity};
 
 drover_config::table! {
     /// The log of the daemon itself.
@@ -17,8 +20,27 @@ drover_config::table! {
         pub rate: u32 = 100,
         /// Where the lines go.
         pub file: Located<LogFile> = LogFile::Stderr.into(),
+        /// A syslog daemon that the lines go to instead, as severe as their level says.
+        #[example = "{ to = \"unix:/dev/log\", facility = \"daemon\" }"]
+        pub syslog: Option<Located<LogSyslog>> = None,
+        /// The socket of systemd's journal, to which the lines go instead, with their fields.
+        #[example = "\"/run/systemd/journal/socket\""]
+        pub journal: Option<Located<PathBuf>> = None,
         /// The form of the lines.
         pub format: Format = Format::Text,
+    }
+}
+
+drover_config::table! {
+    /// A syslog daemon.
+    #[table(inline)]
+    pub(crate) struct LogSyslog {
+        /// Where it listens: "unix:/dev/log", or address and port of UDP.
+        pub to: ListenAddress,
+        /// What kind of program the lines are of.
+        pub facility: Facility = Facility::Daemon,
+        /// The name that stands before each line.
+        pub tag: String = "drover".to_owned(),
     }
 }
 
@@ -66,7 +88,33 @@ impl Log {
         self.levels.iter().filter_map(|(module, level)| Some((path_of(module)?, **level)))
     }
 
-    pub(super) fn check_levels(&self, findings: &mut Findings) {
+    /// Where the lines go.
+    pub(crate) fn target(&self) -> Target {
+        match (&self.syslog, &self.journal) {
+            (Some(syslog), _) => {
+                let LogSyslog { to, facility, tag } = (**syslog).clone();
+                Target::Syslog(Syslog { to, facility, severity: Severity::Info, tag })
+            }
+            (None, Some(journal)) => Target::Journal((**journal).clone()),
+            (None, None) => Target::File((*self.file).clone()),
+        }
+    }
+
+    pub(super) fn check(&self, in_background: bool, findings: &mut Findings) {
+        self.check_levels(findings);
+        if let (Some(_), Some(journal)) = (&self.syslog, &self.journal) {
+            findings.error(journal.place(), "the log goes to one place").label("`syslog` is another");
+        }
+        let lost = matches!(self.target(), Target::File(LogFile::Stderr | LogFile::Stdout));
+        if in_background && lost {
+            findings
+                .warning(self.file.place(), "log lines will be lost")
+                .label(format!("a daemon in the background has no {}", *self.file))
+                .help("[log] file = \"/var/log/drover/drover.log\"");
+        }
+    }
+
+    fn check_levels(&self, findings: &mut Findings) {
         for (module, level) in self.levels.iter().filter(|(module, _)| path_of(module).is_none()) {
             let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
             findings
@@ -78,6 +126,17 @@ impl Log {
                 ));
         }
     }
+}
+
+/// Where the log goes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Target {
+    /// Appended to a file.
+    File(LogFile),
+    /// A datagram a line.
+    Syslog(Syslog),
+    /// To systemd's journal, by its own protocol.
+    Journal(PathBuf),
 }
 
 /// "http::handler" has the path `drover_http::handler`.

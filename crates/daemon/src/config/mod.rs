@@ -21,7 +21,7 @@ use drover_service::{Accept, Listener};
 use drover_stream::config::Stream;
 use ipnet::IpNet;
 
-pub(crate) use log::{Format, Log};
+pub(crate) use log::{Format, Log, Target};
 pub(crate) use source::{Source, with_prefix};
 pub(crate) use system::System;
 
@@ -89,7 +89,7 @@ impl Config {
 
     /// Whether words for people may go to standard error: it is not a log of JSON lines alone.
     pub(crate) fn people_read_stderr(&self) -> bool {
-        !(*self.log.file == LogFile::Stderr && self.log.format == Format::Json)
+        !(self.log.target() == Target::File(LogFile::Stderr) && self.log.format == Format::Json)
     }
 
     /// How many workers there are.

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 
 fn settings() -> Settings {
     Settings {
-        target: LogFile::Off,
+        target: Target::File(LogFile::Off),
         format: Format::Text,
         level: Level::INFO,
         levels: Vec::new(),
@@ -91,7 +91,7 @@ fn debug_level_is_asked_for_only_where_a_connection_may_want_it() {
     let hint = |level, debug_connections| {
         let settings = Settings { level, debug_connections, ..settings() };
         let (admission, _) = reload::Layer::new(admission(&settings));
-        let nowhere = open(&LogFile::Off, None).expect("device");
+        let nowhere = open(&Target::File(LogFile::Off), None).expect("device");
         subscriber(Sink::new(nowhere, settings, "master"), admission).max_level_hint()
     };
     assert_eq!(hint(Level::WARN, false), Some(LevelFilter::WARN));
