@@ -62,6 +62,18 @@ pid_file = "/run/a.pid"
 }
 
 #[test]
+fn the_daemon_s_log_may_go_to_syslog() {
+    becomes(
+        "error_log syslog:server=unix:/dev/log,severity=debug,nohostname warn;",
+        r#"
+[log]
+syslog = { to = "unix:/dev/log", tag = "nginx", facility = "local7" }
+level = "warn"
+"#,
+    );
+}
+
+#[test]
 fn a_server_without_a_location_for_everything_gets_one() {
     becomes(
         "http { server { listen 81; root /srv; } }",
