@@ -260,7 +260,7 @@ fn fixed_answers_are_encoded_too() {
             off,
             own,
             returning("/tiny", answer(200, "tiny")),
-            returning("/with", answer(200, &format!("$request_uri{body}"))),
+            returning("/with", answer(200, &format!("$request_uri {body}"))),
             returning("/with-tiny", answer(200, "$request_uri")),
             location("/none"),
         ];
@@ -284,7 +284,7 @@ fn fixed_answers_are_encoded_too() {
         assert_eq!(answer.field("Vary"), varies, "{target}");
         let body = match target {
             "/tiny" => "tiny".to_owned(),
-            "/with" => format!("{target}{body}"),
+            "/with" => format!("{target} {body}"),
             "/with-tiny" => target.to_owned(),
             _ => body.clone(),
         };
