@@ -279,6 +279,7 @@ impl Work {
         let answer = match answer.rest {
             // A proxy completes the head itself, once it is there.
             Rest::Elsewhere(_) | Rest::Proxy => answer,
+            _ if self.output.len() == before => answer,
             _ if location.headers.is_some() || self.route.shown.is_some() => {
                 self.complete(on, location, before, answer)
             }

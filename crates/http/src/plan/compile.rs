@@ -247,7 +247,7 @@ impl<'a> Compiler<'a> {
         };
         let headers = config.headers.as_ref().or(server.headers.as_ref()).or(self.config.headers.as_ref());
         let headers = headers.map(|headers| HeaderChanges::new(headers, &self.own)).transpose();
-        let headers = headers.map_err(|source| PlanError::Location { path: of.clone(), source })?;
+        let headers = headers.map_err(|source| PlanError::Rule { of: of.clone(), source })?;
         Ok(Location {
             handler,
             gate: self.gate(server, config, &of)?,
