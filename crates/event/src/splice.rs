@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::error::StreamError;
 use crate::flow::{Carrying, Flow, Load, Stop};
 use crate::pace::Pace;
+use crate::patience::Waited;
 use crate::stream::Stream;
 
 /// Which of the two connections.
@@ -87,7 +88,8 @@ impl PipeTerms {
 }
 
 /// Passes bytes both ways between `left` and `right` until both have ended their streams, one of
-/// them fails, or nothing moves for too long.
+/// them fails, or nothing moves for too long. The last end is passed on by closing both streams, which is for the
+/// caller to do.
 pub async fn pipe(left: &Stream, right: &Stream, terms: PipeTerms) -> Piped {
     let mut pipe = Pipe::new(left, right, terms);
     let mut alarm = left.core().task_alarm();
@@ -126,7 +128,7 @@ impl<'a> Pipe<'a> {
     fn new(left: &'a Stream, right: &'a Stream, terms: PipeTerms) -> Self {
         let PipeTerms { idle, half_closed, carrying, first_to_right, rate_to_right, rate_to_left } = terms;
         let now = left.core().now();
-        let load = Load { most: u64::MAX, leaves_rest: true, receive_timeout: idle, send_timeout: idle };
+        let load = Load { most: u64::MAX, leaves_rest: true, receiving: idle.into(), sending: idle.into() };
         let half = |from: &'a Stream, side, to, rate: Option<NonZeroU64>| {
             let mut flow = Flow::new(from, to, carrying, load);
             flow.paired = true;
@@ -140,16 +142,18 @@ impl<'a> Pipe<'a> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<PipeEnd> {
+        let mut open = [&self.to_right, &self.to_left].into_iter().filter(|half| !half.finished).count();
         for half in [&mut self.to_right, &mut self.to_left] {
             if half.finished {
                 continue;
             }
             match half.flow.poll(context) {
                 Poll::Pending => continue,
-                Poll::Ready(Ok(())) => {
+                Poll::Ready(Ok(())) if open == 2 => {
                     // The receiver may be gone already; its own flow will tell.
                     let _ = half.to.shutdown_send();
                 }
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Stop { receiving: false, error: StreamError::Io(error) })) => {
                     let end = PipeEnd::Failed(half.from.other(), error);
                     self.deaf.get_or_insert(end);
@@ -157,11 +161,12 @@ impl<'a> Pipe<'a> {
                 Poll::Ready(Err(stop)) => return Poll::Ready(half.end_of(stop)),
             }
             half.finished = true;
+            open -= 1;
         }
-        if self.to_right.finished && self.to_left.finished {
+        if open == 0 {
             return Poll::Ready(self.deaf.take().unwrap_or(PipeEnd::Finished));
         }
-        if self.to_right.finished || self.to_left.finished {
+        if open == 1 {
             self.limit_half();
         }
         Poll::Pending
@@ -171,8 +176,8 @@ impl<'a> Pipe<'a> {
     fn limit_half(&mut self) {
         let Some(time) = self.half_closed.take() else { return };
         for half in [&mut self.to_right, &mut self.to_left] {
-            half.flow.load.receive_timeout = time;
-            half.flow.load.send_timeout = time;
+            half.flow.receiving = Waited::new(time);
+            half.flow.sending = Waited::new(time);
         }
         self.to_right.flow.note_activity();
     }

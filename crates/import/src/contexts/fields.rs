@@ -1,6 +1,6 @@
 //! Fields of responses, and what is shown instead of an error.
 
-use super::exactly;
+use super::{exactly, number};
 use crate::convert::{Field, Scope};
 use crate::document::{inline_table, list, string};
 use crate::mapping::Level::{Http, Location, Server};
@@ -17,16 +17,27 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn add_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    match field(directive)? {
+        Some(field) => scope.add_field(field),
+        None if directive.arguments.get(1).is_some_and(|value| !value.is_empty()) => {
+            return Ok(Some("drover says itself where a response ends".to_owned()));
+        }
+        // An empty value adds nothing, and keeps those outside from being added.
+        None => scope.add_no_field(),
+    }
+    Ok(None)
+}
+
+/// The field that is added, if one is.
+pub(super) fn field(directive: &Directive) -> Result<Option<Field>, String> {
     let (name, value, always) = match directive.arguments.as_slice() {
         [name, value] => (name, value, false),
         [name, value, always] if always == "always" => (name, value, true),
         _ => return Err("a name and a value are expected, and perhaps `always`".to_owned()),
     };
-    // An empty value adds nothing.
-    if !value.is_empty() {
-        scope.add_field(Field { name: name.clone(), value: value.clone(), always });
-    }
-    Ok(None)
+    let own = ["connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade"];
+    let is_sent = !value.is_empty() && !own.contains(&name.to_ascii_lowercase().as_str());
+    Ok(is_sent.then(|| Field { name: name.clone(), value: value.clone(), always }))
 }
 
 fn expires(scope: &mut Scope, directive: &Directive) -> Verdict {
@@ -64,14 +75,14 @@ fn error_page(scope: &mut Scope, directive: &Directive) -> Verdict {
         Some((last, statuses)) if last.starts_with('=') => (statuses, Some(&last[1..])),
         _ => (statuses, None),
     };
-    if statuses.is_empty() || statuses.iter().any(|status| status.parse::<u16>().is_err()) {
-        return Err("statuses and a page are expected".to_owned());
-    }
-    let mut fields = vec![("statuses", list(statuses)), ("to", string(to))];
+    let wrong = || "statuses and a page are expected".to_owned();
+    let statuses: Option<Vec<String>> = statuses.iter().map(|status| number(status)).collect();
+    let statuses = statuses.filter(|statuses| !statuses.is_empty()).ok_or_else(wrong)?;
+    let mut fields = vec![("statuses", list(&statuses)), ("to", string(to))];
     match shown {
         None => {}
         Some("") => fields.push(("status", string("page"))),
-        Some(number) => fields.push(("status", number.to_owned())),
+        Some(status) => fields.push(("status", number(status).ok_or_else(wrong)?)),
     }
     scope.push("error_pages", inline_table(&fields));
     Ok(None)

@@ -16,7 +16,7 @@ mod variables;
 use crate::mapping::Row;
 
 pub(crate) use content::write_charsets;
-pub(crate) use http::{expression_of, path};
+pub(crate) use http::{expression_of, path, wider_path};
 pub(crate) use variables::translated;
 
 /// All rows.
@@ -37,6 +37,11 @@ pub(crate) const ROWS: &[&[Row]] = &[
 /// Whether a text has a variable in it.
 fn has_variable(text: &str) -> bool {
     text.contains('$')
+}
+
+/// A number as TOML has it: without zeros before it.
+fn number(text: &str) -> Option<String> {
+    text.parse::<u32>().ok().map(|number| number.to_string())
 }
 
 /// The arguments, if there are so many.

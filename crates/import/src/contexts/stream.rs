@@ -97,14 +97,17 @@ fn by_name(scope: &mut Scope, variable: &str) -> Verdict {
     let Names { default, names } = read_map(map)?;
     let mut table = Table::new("[stream.servers.server_names]");
     for (name, to) in &names {
-        table.set(&key(name), string(&target(scope, to)?));
+        let to = target(scope, to)?;
+        table.set(&key(name), string(&to));
+        scope.passes.push(to);
     }
     if let Some(to) = default {
         let to = target(scope, &to)?;
         scope.set("proxy_pass", string(&to));
+        scope.passes.push(to);
     }
     if !table.is_empty() {
-        scope.behind.push(table);
+        scope.push_table(table)?;
     }
     Ok(None)
 }
@@ -239,12 +242,10 @@ pub(super) fn probes(text: &str) -> Result<Option<String>, String> {
         text => values::duration_text(text).ok_or_else(|| format!("`{text}` is not a time")),
     };
     let count = if count.is_empty() { "9" } else { count };
-    if count.parse::<u8>().is_err() {
-        return Err(format!("`{count}` is not a number"));
-    }
+    let count = super::number(count).ok_or_else(|| format!("`{count}` is not a number"))?;
     Ok(Some(inline_table(&[
         ("idle", time(idle, "2h")?),
         ("interval", time(interval, "75s")?),
-        ("count", count.to_owned()),
+        ("count", count),
     ])))
 }

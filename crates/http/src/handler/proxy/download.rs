@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, carry};
+use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
 use super::fault::{Fault, INTERIM_MOST};
@@ -75,11 +75,15 @@ pub(super) struct Download<'a> {
     pub(super) sent: &'a mut usize,
     /// The head as it was passed on, for the log.
     pub(super) sent_head: &'a mut Vec<u8>,
+    /// Its status and length, should the answer be cut short.
+    pub(super) begun: &'a mut (u16, u64, u64),
     pub(super) head: &'a mut ResponseHead,
     /// The beginning of a head, until the rest comes.
     pub(super) partial: &'a mut Vec<u8>,
     pub(super) one: &'a mut Try,
     pub(super) passed: &'a mut Passed,
+    /// How long the client was waited for.
+    pub(super) client_waited: Waited,
     /// What the client does not take at once of a body that is buffered.
     pub(super) spool: &'a mut Option<Spool>,
 }
@@ -241,6 +245,7 @@ impl Download<'_> {
     /// The head stands in the output.
     fn begin(&mut self, status: u16, head: Range<usize>, fate: Fate) {
         self.passed.status = status;
+        *self.begun = (status, head.len() as u64, 0);
         self.passed.head = head.len();
         self.passed.fate = Some(fate);
         if self.wants_head {
@@ -333,8 +338,8 @@ impl Download<'_> {
         let load = Load {
             most: left,
             leaves_rest: false,
-            receive_timeout: self.proxy.read_timeout,
-            send_timeout: self.asked.on.worker.plan.timeouts.send,
+            receiving: self.proxy.read_timeout.into(),
+            sending: self.asked.on.worker.plan.timeouts.send,
         };
         let carried = carry(self.server, &self.asked.on.stream, load).await;
         self.passed.body += carried.moved;

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use drover_event::{Stream, StreamError};
+use drover_event::{Stream, StreamError, Waited};
 use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{Failure, Lease, Next, NoPeer};
 
@@ -56,6 +56,7 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         sent: parts.sent,
         sent_head: parts.sent_head,
         trail: parts.trail,
+        begun: parts.begun,
         memory: &mut memory,
         passed: Passed::default(),
         whole: Cell::new(false),
@@ -93,6 +94,7 @@ pub(super) struct Exchange<'a> {
     sent: &'a mut usize,
     sent_head: &'a mut Vec<u8>,
     pub(super) trail: &'a mut Trail,
+    begun: &'a mut (u16, u64, u64),
     memory: &'a mut Memory,
     pub(super) passed: Passed,
     /// The server has the whole request.
@@ -246,11 +248,13 @@ impl Exchange<'_> {
             output: self.output,
             sent: self.sent,
             sent_head: self.sent_head,
+            begun: self.begun,
             head,
             partial,
             one: self.trail.last(),
             passed: &mut self.passed,
             spool: &mut self.waiting,
+            client_waited: Waited::new(self.asked.on.worker.plan.timeouts.send),
         };
         let (mut client_side, mut server_side) = (pin!(upload.run()), pin!(download.run()));
         poll_fn(|context| match server_side.as_mut().poll(context) {
