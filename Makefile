@@ -3,6 +3,7 @@
 # test   every test
 # check  formatting, lints and documentation, warnings denied
 # bench  drover beside nginx and h2o, and its engine beside libraries; options: make bench BENCH="--rows return,1k --rounds 3"
+#        streams beside nginx and haproxy; options: make bench BENCH_STREAMS="--rows messages,bulk-64"
 # soak   a thousand reloads under load; options: make soak SOAK="--reloads 200 --seed 7"
 # chaos  clients while workers are killed, configs reloaded, disks filled; options: make chaos CHAOS="--seconds 600 --seed 7"
 # fuzz   each fuzz target for a while; options: make fuzz SECONDS_EACH=600
@@ -14,6 +15,7 @@ SHELL := /bin/bash
 .PHONY: run top test check bench soak chaos fuzz install uninstall
 
 BENCH ?=
+BENCH_STREAMS ?=
 SOAK ?=
 CHAOS ?=
 SECONDS_EACH ?= 30
@@ -55,6 +57,7 @@ bench:
 	@cargo build --quiet --release -p drover-daemon
 	@cargo build --quiet -p drover-tests
 	@DROVER=target/release/drover target/debug/bench $(BENCH)
+	@DROVER=target/release/drover target/debug/bench_streams $(BENCH_STREAMS)
 	@DROVER=target/release/drover target/debug/set_up
 	@cargo bench --quiet -p drover-event --features bench-internals
 

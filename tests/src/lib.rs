@@ -32,6 +32,7 @@ pub mod process;
 pub mod program;
 pub mod proxying;
 pub mod random;
+pub mod rounds;
 pub mod schema;
 pub mod sockets;
 pub mod status;

@@ -22,6 +22,18 @@ pub fn tool(program: &str, package: &str) -> Result<PathBuf, String> {
     find(program).ok_or_else(|| format!("the package {package} brought no {program}"))
 }
 
+/// A file that is no program, such as a module: it is there, or brought by its Debian package if that is possible.
+///
+/// # Errors
+///
+/// When it is missing and stays missing.
+pub fn file(path: &Path, package: &str) -> Result<(), String> {
+    if !path.exists() {
+        install(package)?;
+    }
+    if path.exists() { Ok(()) } else { Err(format!("the package {package} brought no {}", path.display())) }
+}
+
 /// A tool that a test needs. Without it the test says so, loudly, and passes.
 pub fn tool_or_skip(program: &str, package: &str) -> Option<PathBuf> {
     tool(program, package).map_err(|reason| skip(&reason)).ok()

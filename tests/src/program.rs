@@ -65,6 +65,11 @@ impl Program {
         Program { child, signal: Signal::SIGTERM }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
     /// It ends by this signal.
     pub fn ended_by(mut self, signal: Signal) -> Program {
         self.signal = signal;
@@ -85,9 +90,16 @@ pub fn as_user(user: Option<&str>) -> Vec<OsString> {
     line
 }
 
+/// The first line of what a program says when it is asked for its version.
+pub fn version(program: &Path, option: &str) -> String {
+    let said = Command::new(program).arg(option).stdin(Stdio::null()).output();
+    let text = said.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned()
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
-        process::send(Pid::from_raw(self.child.id() as i32), self.signal);
+        process::send(self.pid(), self.signal);
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if start.elapsed() > END_LIMIT {

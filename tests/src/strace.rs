@@ -113,6 +113,44 @@ impl Drop for Strace {
     }
 }
 
+/// The number of system calls of a process while something runs.
+///
+/// # Errors
+///
+/// Where strace is missing or may not trace, and what `run` reports.
+pub fn count<T>(
+    directory: &Directory,
+    pid: Pid,
+    run: impl FnOnce() -> Result<T, String>,
+) -> Result<(T, u64), String> {
+    let strace = packages::tool("strace", "strace")?;
+    let (table, said) = (directory.join("calls.txt"), directory.join("strace.txt"));
+    let errors = fs::File::create(&said).map_err(|error| error.to_string())?;
+    let mut child = Command::new(strace)
+        .args(["-c", "-f", "-p", &pid.to_string(), "-o"])
+        .arg(&table)
+        .stdin(Stdio::null())
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| format!("strace: {error}"))?;
+    eventually("strace attaches", || {
+        let attached = fs::read_to_string(&said).is_ok_and(|text| text.contains("attached"));
+        (attached || child.try_wait().is_ok_and(|ended| ended.is_some())).then_some(())
+    });
+    let outcome = run();
+    process::send(Pid::from_raw(child.id() as i32), Signal::SIGINT);
+    child.wait().map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(&table).map_err(|error| format!("strace: {error}"))?;
+    let calls = total_calls(&text).ok_or_else(|| format!("strace says\n{text}"))?;
+    Ok((outcome?, calls))
+}
+
+/// `100.00    1.234567           1   1234567        12 total`
+fn total_calls(table: &str) -> Option<u64> {
+    let line = table.lines().find(|line| line.trim_end().ends_with(" total"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// How long strace may take to let a process go.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
@@ -178,5 +216,15 @@ mod tests {
         }
         child.kill().expect("the child is ours");
         child.wait().expect("the child is ours");
+    }
+
+    #[test]
+    fn reads_the_total() {
+        let table = "% time     seconds  usecs/call     calls    errors syscall\n\
+            ------ ----------- ----------- --------- --------- ----------------\n \
+            60.00    0.000600           1       600           recvfrom\n \
+            ------ ----------- ----------- --------- --------- ----------------\n\
+            100.00    0.001000           1      1000         2 total\n";
+        assert_eq!(total_calls(table), Some(1000));
     }
 }

@@ -47,7 +47,11 @@ fn access_log_says(directory: &Directory, line: &str) {
 #[test]
 fn what_the_client_does_is_the_reason() {
     let (directory, port) = (Directory::new(), Port::new());
-    let drover = Drover::start(&directory, &config(&directory, &port).http("keepalive_requests = 3"));
+    directory.write("files/large", "x".repeat(50_000_000));
+    let config = config(&directory, &port)
+        .http("keepalive_requests = 3")
+        .location("/files/", &format!("root = \"{}\"", directory.path().display()));
+    let drover = Drover::start(&directory, &config);
     let connect = || Client::to(port.address());
     ends(&drover, "client_closed", || drop(connect()));
     ends(&drover, "client_closed", || drop(connect().get("/stays")));
@@ -65,6 +69,21 @@ fn what_the_client_does_is_the_reason() {
     });
     access_log_says(&directory, "/2 200 -");
     access_log_says(&directory, "/3 200 keepalive_requests");
+    ends(&drover, "last_answer", || {
+        let mut client = connect();
+        client.send(request("POST", "/files/none", "Content-Length: 9\r\nExpect: 100-continue\r\n"));
+        assert!(client.response().closes());
+    });
+    access_log_says(&directory, "/files/none 405 last_answer");
+    ends(&drover, "client_failed", || {
+        let mut client = connect();
+        client.ask("/files/large");
+        client.head_response();
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        nix::sys::socket::setsockopt(client.stream(), nix::sys::socket::sockopt::Linger, &linger)
+            .expect("set");
+    });
+    access_log_says(&directory, "/files/large 200 client_failed");
     ends(&drover, "invalid_request", || {
         let mut client = connect();
         client.send("GET /bad HTTP/1.1\r\nno colon\r\n\r\n");

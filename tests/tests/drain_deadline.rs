@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::http::{PATIENCE, get, request};
 use drover_tests::http_backend::HttpBackend;
 use drover_tests::{Backend, Client, Config, Directory, Drover, Port, eventually, process};
@@ -44,9 +45,9 @@ const BUSY: [(&str, &str); 7] = [
         "GET /tunnel HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     ),
 ];
-/// How many of these, and of those that are passed on, have a connection to a server too; all but the last two come
+/// How many of these, and of those that are passed on, have a connection to a server too; all but the last three come
 /// over two kinds of sockets.
-const TO_SERVERS: u64 = 2 * 2 + 2;
+const TO_SERVERS: u64 = 2 * 2 + 3;
 
 /// A connection that does one of these, reading slowly until `over`, and how many bytes it has received by the end.
 fn busy(
@@ -72,6 +73,23 @@ fn busy(
     })
 }
 
+/// Clients that do all of that, over TCP and over the unix socket.
+fn busy_clients(
+    directory: &Directory,
+    port: &Port,
+    over: &Arc<AtomicBool>,
+) -> Vec<(&'static str, thread::JoinHandle<usize>)> {
+    let mut clients = Vec::new();
+    for (what, sends) in BUSY {
+        let tcp = std::net::TcpStream::connect(port.address()).expect("connected");
+        let unix = UnixStream::connect(directory.join("s")).expect("connected");
+        tcp.set_read_timeout(Some(PATIENCE)).expect("more than zero");
+        unix.set_read_timeout(Some(PATIENCE)).expect("more than zero");
+        clients.extend([(what, busy(tcp, sends, over)), (what, busy(unix, sends, over))]);
+    }
+    clients
+}
+
 /// Begins a drain with every kind of connection open, over TCP and over a unix socket, and passed on to servers that
 /// are silent or do not stop sending.
 fn everything_ends(signal: Signal) {
@@ -93,17 +111,15 @@ fn everything_ends(signal: Signal) {
     let config = servers.iter().fold(config, |config, (port, server)| {
         config.proxy(&format!("listen = [\"{}\"]\nproxy_pass = \"{}\"", port.address(), server.address()))
     });
+    let (datagrams, echo) = (Port::new(), UdpBackend::echo());
+    let listen = format!("{{ address = \"{}\", udp = true }}", datagrams.address());
+    let config = config.proxy(&format!("listen = [{listen}]\nproxy_pass = \"{}\"", echo.address()));
     let drover = Drover::start(&directory, &config);
     let old = drover.workers();
     let over = Arc::default();
-    let mut clients = Vec::new();
-    for (what, sends) in BUSY {
-        let tcp = std::net::TcpStream::connect(port.address()).expect("connected");
-        let unix = UnixStream::connect(directory.join("s")).expect("connected");
-        tcp.set_read_timeout(Some(PATIENCE)).expect("more than zero");
-        unix.set_read_timeout(Some(PATIENCE)).expect("more than zero");
-        clients.extend([(what, busy(tcp, sends, &over)), (what, busy(unix, sends, &over))]);
-    }
+    let client = socket();
+    assert_eq!(ask(&client, datagrams.address().into(), b"before").0, b"before");
+    let mut clients = busy_clients(&directory, &port, &over);
     for (port, _) in &servers {
         let passed_on = std::net::TcpStream::connect(port.address()).expect("connected");
         passed_on.set_read_timeout(Some(PATIENCE)).expect("more than zero");
@@ -111,10 +127,12 @@ fn everything_ends(signal: Signal) {
     }
     eventually("every connection is there", || {
         let open: u64 = drover.status().workers.iter().map(|worker| worker.connections).sum();
-        (open == clients.len() as u64 + TO_SERVERS).then_some(())
+        // The session of datagrams has two as well.
+        (open == clients.len() as u64 + 1 + TO_SERVERS).then_some(())
     });
     let asked = Instant::now();
     drover.signal(signal);
+    assert_eq!(ask(&client, datagrams.address().into(), b"meanwhile").0, b"meanwhile");
     eventually("the old workers have ended", || {
         drover.processes().iter().all(|pid| !old.contains(pid)).then_some(())
     });

@@ -134,8 +134,10 @@ fn another_strict_reader_understands_the_metrics() {
 
 #[test]
 fn the_dashboard_asks_for_metrics_that_there_are() {
-    let (directory, port) = (Directory::new(), Port::new());
-    let drover = Drover::start(&directory, &config(&directory, &port));
+    let (directory, port, server) = (Directory::new(), Port::new(), Port::new());
+    let config =
+        config(&directory, &port).upstream("app", &[server.address()], "").passing("/app", "app", "");
+    let drover = Drover::start(&directory, &config);
     // Before the first reload there is no verdict to show.
     drover.reload();
     let families = openmetrics::parse(&metrics(&port)).unwrap_or_else(|fault| panic!("{fault}"));
@@ -146,7 +148,7 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
     let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
     let mut asked = Vec::new();
     expressions(&dashboard, &mut asked);
-    assert!(asked.len() > 25, "only {} expressions", asked.len());
+    assert!(asked.len() > 30, "only {} expressions", asked.len());
     for expression in asked {
         let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         // `drover_worker_state` is a label as well.

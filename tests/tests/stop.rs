@@ -45,12 +45,13 @@ impl Running {
 
 #[test]
 fn quit_finishes_what_is_under_way() {
-    let mut running = start("1500ms", "nice = 0");
+    let mut running = start("4s", "nice = 0");
     let mut slow = running.slow_client();
     let mut idle = Client::to(running.port.address());
     assert_eq!(idle.get("/").status, 200);
     running.drover.signal(Signal::SIGQUIT);
-    assert!(idle.is_closed_within(Duration::from_secs(1)), "idle connections are closed at once");
+    // Not before the second that a request may be on its way.
+    assert!(idle.is_closed_within(Duration::from_secs(3)), "idle connections do not wait for busy ones");
     eventually("nobody listens any more", || Client::connect(running.port.address()).is_err().then_some(()));
     let response = slow.response();
     assert_eq!(response.text(), "slow\n");

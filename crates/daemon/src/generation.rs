@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid};
 use thiserror::Error;
 use tracing::warn;
 
-use crate::config::{Config, System};
+use crate::config::{Config, System, Target};
 use crate::datagrams::DatagramSeat;
 use crate::log;
 use crate::privileges::{self, Identity, PrivilegeError};
@@ -235,8 +235,9 @@ fn owner_of(identity: &Identity) -> (Uid, Gid) {
 
 /// Makes the files that workers append to and gives them to their user.
 fn make_log_files(config: &Config, plans: Option<&Plans>, owner: log::Owner) -> std::io::Result<()> {
-    let own = match &*config.log.file {
-        LogFile::Path(path) => Some(path.as_path()),
+    let target = config.log.target();
+    let own = match &target {
+        Target::File(LogFile::Path(path)) => Some(path.as_path()),
         _ => None,
     };
     let services = plans.into_iter().flat_map(Plans::log_files);

@@ -10,35 +10,44 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use drover_config::LogFile;
 use drover_event::logging_verbosely;
 use nix::fcntl::OFlag;
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Gid, Uid, dup3, fchown};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Registry;
-use tracing_subscriber::filter::{FilterExt as _, LevelFilter, dynamic_filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, dynamic_filter_fn, filter_fn};
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, Writer};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Target};
+use crate::log_limit::Limit;
 use crate::log_line::{Format, Look};
+use crate::log_relay::Relay;
 
 /// How the log is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// Where lines go.
-    pub(crate) target: LogFile,
+    pub(crate) target: Target,
     /// How they look.
     pub(crate) format: Format,
     /// The least severe level that is written.
     pub(crate) level: Level,
+    /// The same for modules, by the path that their events have.
+    pub(crate) levels: Vec<(String, Level)>,
+    /// Lines a second of one place in the code; zero for no limit.
+    pub(crate) rate: u32,
     /// Whether some connections are logged at debug level whatever `level` is.
     pub(crate) debug_connections: bool,
 }
@@ -48,18 +57,16 @@ impl Settings {
     pub(crate) fn from_config(config: &Config) -> Self {
         let log = &config.log;
         Self {
-            target: (*log.file).clone(),
-            format: match log.format {
-                config::Format::Text => Format::Text,
-                config::Format::Json => Format::Json,
+            target: log.target(),
+            format: match (log.target(), log.format) {
+                (Target::Journal(_), _) => Format::Journal,
+                (_, config::Format::Json) => Format::Json,
+                (Target::Syslog(_), config::Format::Text) => Format::Syslog,
+                (Target::File(_), config::Format::Text) => Format::Text,
             },
-            level: match log.level {
-                config::Level::Error => Level::ERROR,
-                config::Level::Warn => Level::WARN,
-                config::Level::Info => Level::INFO,
-                config::Level::Debug => Level::DEBUG,
-                config::Level::Trace => Level::TRACE,
-            },
+            level: log.level.into(),
+            levels: log.levels_by_path().map(|(path, level)| (path, level.into())).collect(),
+            rate: log.rate,
             debug_connections: !config.events.debug_connections.is_empty(),
         }
     }
@@ -109,13 +116,25 @@ pub(crate) fn reopen(owner: Owner) -> io::Result<()> {
     let Some(log) = LOG.get() else { return Ok(()) };
     let mut state = log.sink.state();
     let opened = open(&state.target, owner)?;
+    state.relay = relay(&state.target);
     state.replace(&opened)
 }
 
 /// Names this process in lines from now on.
 pub(crate) fn set_process(name: &str) {
     if let Some(log) = LOG.get() {
-        log.sink.state().look.process = name.into();
+        let mut state = log.sink.state();
+        state.look.process = name.into();
+        state.limit.forget();
+        // What it says of its process is this one's from now on.
+        state.relay = relay(&state.target);
+    }
+}
+
+/// Says what was held back by now, as this process ends.
+pub(crate) fn finish() {
+    if let Some(log) = LOG.get() {
+        log.sink.state().tell_held_back(true);
     }
 }
 
@@ -124,12 +143,24 @@ pub(crate) fn set_process(name: &str) {
 /// With the second kind, each call site at debug level asks anew each time; without, it is told once that
 /// nobody listens, and costs a branch.
 fn admission(settings: &Settings) -> Admission {
-    let by_level = LevelFilter::from_level(settings.level);
+    let (level, levels) = (settings.level, settings.levels.clone());
+    let most = levels.iter().map(|(_, level)| *level).chain([level]).max().unwrap_or(level);
+    let by_level =
+        filter_fn(move |metadata| *metadata.level() <= level_of(metadata.target(), &levels, level))
+            .with_max_level_hint(most);
     if !settings.debug_connections {
         return Box::new(by_level);
     }
     let debugged = dynamic_filter_fn(|metadata, _| *metadata.level() <= Level::DEBUG && logging_verbosely());
     Box::new(by_level.or(debugged.with_max_level_hint(LevelFilter::DEBUG)))
+}
+
+/// The level of the longest path that `target` is, or is inside of.
+fn level_of(target: &str, levels: &[(String, Level)], otherwise: Level) -> Level {
+    let inside =
+        |path: &str| target.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let found = levels.iter().filter(|(path, _)| inside(path)).max_by_key(|(path, _)| path.len());
+    found.map_or(otherwise, |(_, level)| *level)
 }
 
 fn subscriber(sink: Sink, admission: impl Filter<Registry> + Send + Sync + 'static) -> impl Subscriber {
@@ -148,15 +179,23 @@ struct Sink(Arc<Mutex<State>>);
 /// Locked while a line is written, not while its values are formatted; there are no threads to contend with.
 struct State {
     descriptor: OwnedFd,
-    target: LogFile,
+    target: Target,
+    /// Takes the lines in the place of the descriptor.
+    relay: Option<Relay>,
     look: Look,
+    limit: Limit,
     lost: u64,
+    /// Whether the descriptor is a socket, which can be told for each line not to wait.
+    is_socket: bool,
 }
 
 impl Sink {
     fn new(descriptor: OwnedFd, settings: Settings, process: &str) -> Self {
         let look = Look { format: settings.format, process: process.into() };
-        Self(Arc::new(Mutex::new(State { descriptor, target: settings.target, look, lost: 0 })))
+        let (limit, is_socket) = (Limit::new(settings.rate), is_socket(&descriptor));
+        let (target, relay) = (settings.target.clone(), relay(&settings.target));
+        let state = State { descriptor, target, relay, look, limit, lost: 0, is_socket };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -166,8 +205,12 @@ impl Sink {
     fn change(&self, opened: &OwnedFd, settings: Settings) -> io::Result<()> {
         let mut state = self.state();
         state.replace(opened)?;
+        if state.target != settings.target {
+            state.relay = relay(&settings.target);
+        }
         state.target = settings.target;
         state.look.format = settings.format;
+        state.limit.set_most(settings.rate);
         Ok(())
     }
 }
@@ -175,16 +218,42 @@ impl Sink {
 impl State {
     /// Puts what was opened in the place of the descriptor, whose number stays.
     fn replace(&mut self, opened: &OwnedFd) -> io::Result<()> {
-        Ok(dup3(opened, &mut self.descriptor, OFlag::O_CLOEXEC)?)
+        dup3(opened, &mut self.descriptor, OFlag::O_CLOEXEC)?;
+        self.is_socket = is_socket(&self.descriptor);
+        Ok(())
+    }
+
+    /// Whether an event may have its line; tells what others were denied before.
+    fn admits(&mut self, metadata: &'static Metadata<'static>) -> bool {
+        self.tell_held_back(false);
+        self.limit.admits(metadata, Instant::now())
+    }
+
+    fn tell_held_back(&mut self, in_the_end: bool) {
+        for held_back in self.limit.take_held_back(Instant::now(), in_the_end) {
+            let line = self.look.plain(held_back.level(), &held_back.to_string());
+            self.write(held_back.level(), line.as_bytes());
+        }
     }
 
     /// Writes a line whole, or counts it as lost.
-    fn write(&mut self, line: &[u8]) {
-        // One write a line, so that lines of several processes never mix.
-        match nix::unistd::write(&self.descriptor, line) {
+    fn write(&mut self, level: Level, line: &[u8]) {
+        match self.try_write(level, line) {
             Ok(written) if written == line.len() => self.confess(),
             _ => self.lost += 1,
         }
+    }
+
+    /// One write a line, so that lines of several processes never mix.
+    fn try_write(&mut self, level: Level, line: &[u8]) -> io::Result<usize> {
+        if let Some(relay) = &mut self.relay {
+            return relay.send(level, line).map(|()| line.len());
+        }
+        Ok(match self.is_socket {
+            // The journal may not keep up, and whoever started the daemon shares the description.
+            true => send(self.descriptor.as_raw_fd(), line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)?,
+            false => nix::unistd::write(&self.descriptor, line)?,
+        })
     }
 
     /// Says how many lines could not be written before this was possible again.
@@ -193,24 +262,34 @@ impl State {
             return;
         }
         let line = self.look.plain(Level::WARN, &format!("{} lines of the log were lost", self.lost));
-        if nix::unistd::write(&self.descriptor, line.as_bytes()).is_ok() {
+        if self.try_write(Level::WARN, line.as_bytes()).is_ok() {
             self.lost = 0;
         }
     }
 }
 
-impl<'a> MakeWriter<'a> for Sink {
-    type Writer = &'a Sink;
+/// Takes one line of a level.
+struct LineWriter<'a> {
+    sink: &'a Sink,
+    level: Level,
+}
 
-    fn make_writer(&'a self) -> &'a Sink {
-        self
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter { sink: self, level: Level::INFO }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
+        LineWriter { sink: self, level: *metadata.level() }
     }
 }
 
-impl io::Write for &Sink {
+impl io::Write for LineWriter<'_> {
     /// Takes a whole line; says that it is written even if not, so that nobody tries again.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.state().write(line);
+        self.sink.state().write(self.level, line);
         Ok(line.len())
     }
 
@@ -227,7 +306,14 @@ impl FormatEvent<Registry, DefaultFields> for Sink {
         event: &Event<'_>,
     ) -> fmt::Result {
         // A value may log while it is formatted: the lock is not held meanwhile.
-        let look = self.state().look.clone();
+        let look = {
+            let mut state = self.state();
+            if !state.admits(event.metadata()) {
+                // The layer writes nothing then.
+                return Err(fmt::Error);
+            }
+            state.look.clone()
+        };
         look.format_event(context, line, event)
     }
 }
@@ -253,8 +339,22 @@ pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
     Ok(file)
 }
 
-fn open(target: &LogFile, owner: Owner) -> io::Result<OwnedFd> {
+fn is_socket(descriptor: &OwnedFd) -> bool {
+    fstat(descriptor)
+        .is_ok_and(|status| SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK)
+}
+
+fn relay(target: &Target) -> Option<Relay> {
     match target {
+        Target::File(_) => None,
+        Target::Syslog(config) => Some(Relay::syslog(config)),
+        Target::Journal(socket) => Some(Relay::journal(socket)),
+    }
+}
+
+fn open(target: &Target, owner: Owner) -> io::Result<OwnedFd> {
+    let Target::File(file) = target else { return open(&Target::File(LogFile::Off), owner) };
+    match file {
         LogFile::Off => File::options().write(true).open("/dev/null").map(OwnedFd::from),
         LogFile::Stderr => io::stderr().as_fd().try_clone_to_owned(),
         LogFile::Stdout => io::stdout().as_fd().try_clone_to_owned(),
@@ -271,71 +371,4 @@ pub(crate) fn log_panics() {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::os::unix::net::UnixDatagram;
-
-    fn settings() -> Settings {
-        Settings { target: LogFile::Off, format: Format::Text, level: Level::INFO, debug_connections: false }
-    }
-
-    /// Each write is a datagram.
-    fn receive(socket: &UnixDatagram) -> String {
-        let mut bytes = [0; 4096];
-        let length = socket.recv(&mut bytes).expect("a line");
-        String::from_utf8(bytes[..length].to_vec()).expect("text")
-    }
-
-    #[test]
-    fn a_line_is_one_write_and_lost_ones_are_told() {
-        let (reader, writer) = UnixDatagram::pair().expect("sockets");
-        let full = || OwnedFd::from(File::options().write(true).open("/dev/full").expect("device"));
-        let sink = Sink::new(full(), settings(), "worker 1");
-        let log = subscriber(sink.clone(), admission(&settings()));
-        tracing::subscriber::with_default(log, || {
-            tracing::warn!("lost");
-            tracing::warn!("lost too");
-            sink.change(&writer.into(), settings()).expect("changed");
-            tracing::warn!(text = "a\nb", "written");
-            sink.change(&full(), settings()).expect("changed");
-            tracing::debug!("not wanted");
-        });
-        assert!(receive(&reader).ends_with(" worker 1: written text=a\\nb\n"));
-        assert!(receive(&reader).ends_with(" worker 1: 2 lines of the log were lost\n"));
-        assert_eq!(sink.state().lost, 0);
-    }
-
-    #[test]
-    fn debug_level_is_asked_for_only_where_a_connection_may_want_it() {
-        let hint = |level, debug_connections| {
-            let settings = Settings { level, debug_connections, ..settings() };
-            let (admission, _) = reload::Layer::new(admission(&settings));
-            let nowhere = open(&LogFile::Off, None).expect("device");
-            subscriber(Sink::new(nowhere, settings, "master"), admission).max_level_hint()
-        };
-        assert_eq!(hint(Level::WARN, false), Some(LevelFilter::WARN));
-        assert_eq!(hint(Level::WARN, true), Some(LevelFilter::DEBUG));
-        assert_eq!(hint(Level::TRACE, true), Some(LevelFilter::TRACE));
-    }
-
-    /// Where the tests may not give files away there is nothing to see.
-    #[test]
-    fn a_link_is_written_to_and_its_target_not_given_away() {
-        if !Uid::effective().is_root() {
-            return;
-        }
-        let directory = std::env::temp_dir().join(format!("drover-log-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("directory");
-        let (target, link, plain) =
-            (directory.join("target"), directory.join("link"), directory.join("plain"));
-        fs::write(&target, "precious").expect("file");
-        std::os::unix::fs::symlink(&target, &link).expect("link");
-        let owner = Some((Uid::from_raw(65_534), Gid::from_raw(65_534)));
-        open_for_append(&link, owner).expect("opened");
-        open_for_append(&plain, owner).expect("opened");
-        assert_eq!(fs::metadata(&target).expect("there").uid(), 0);
-        assert_eq!(fs::metadata(&plain).expect("there").uid(), 65_534);
-        fs::remove_dir_all(directory).expect("removed");
-    }
-}
+mod tests;

@@ -25,6 +25,10 @@ pub(crate) enum Format {
     Text,
     /// One object a line.
     Json,
+    /// For a syslog daemon, which knows time, level and process by itself.
+    Syslog,
+    /// For the journal: its fields, a row each.
+    Journal,
 }
 
 /// The format, and the process that every line names.
@@ -60,12 +64,18 @@ impl Look {
                 line.write_str(r#","target":"#)?;
                 write_quoted(line, target)
             }
+            Format::Syslog => write!(line, "{process}: "),
+            Format::Journal => {
+                let priority = priority(level);
+                write!(line, "PRIORITY={priority}\nSYSLOG_IDENTIFIER=drover\nDROVER_PROCESS={process}\n")?;
+                write!(line, "DROVER_TARGET={target}\nMESSAGE={process}: ")
+            }
         }
     }
 
     fn end(&self) -> &'static str {
         match self.format {
-            Format::Text => "\n",
+            Format::Text | Format::Syslog | Format::Journal => "\n",
             Format::Json => "}\n",
         }
     }
@@ -86,7 +96,11 @@ impl FormatEvent<Registry, DefaultFields> for Look {
             fields.text(MESSAGE, format_args!(""));
         }
         event.record(&mut fields);
-        line.write_str(self.end())
+        line.write_str(self.end())?;
+        if self.format == Format::Journal {
+            event.record(&mut Rows(&mut line));
+        }
+        Ok(())
     }
 }
 
@@ -115,7 +129,7 @@ impl<'a> Fields<'a> {
     fn text(&mut self, name: &str, value: fmt::Arguments<'_>) {
         self.name(name);
         let _ = match self.format {
-            Format::Text => write!(Printable(self.line), "{value}"),
+            Format::Text | Format::Syslog | Format::Journal => write!(Printable(self.line), "{value}"),
             Format::Json => {
                 let mut text = String::new();
                 let _ = text.write_fmt(value);
@@ -127,9 +141,9 @@ impl<'a> Fields<'a> {
     fn name(&mut self, name: &str) {
         let separator = std::mem::replace(&mut self.separator, " ");
         let _ = match self.format {
-            Format::Text if name == MESSAGE => self.line.write_str(separator),
-            Format::Text => write!(self.line, "{separator}{name}="),
             Format::Json => write!(self.line, ",\"{name}\":"),
+            _ if name == MESSAGE => self.line.write_str(separator),
+            _ => write!(self.line, "{separator}{name}="),
         };
     }
 }
@@ -154,6 +168,33 @@ impl Visit for Fields<'_> {
     /// What is recorded with `%` or as format arguments comes here too.
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.text(field.name(), format_args!("{value:?}"));
+    }
+}
+
+/// Writes the fields of one event as fields of the journal.
+struct Rows<'a>(&'a mut dyn Write);
+
+impl Visit for Rows<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() != MESSAGE {
+            let _ = write!(self.0, "DROVER_{}=", field.name().to_ascii_uppercase());
+            let _ = write!(Printable(self.0), "{value:?}");
+            let _ = self.0.write_char('\n');
+        }
+    }
+}
+
+/// What syslog and the journal have for a level.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
     }
 }
 
@@ -242,6 +283,17 @@ mod tests {
         assert_eq!(value["message"], "m \"q\"");
         assert_eq!(value["process"], "worker 3");
         assert_eq!(value["level"], "info");
+    }
+
+    #[test]
+    fn the_journal_has_a_row_for_each_field() {
+        let text = line(Format::Journal, || tracing::warn!(connection = 7, peer = %"a\nb", "closed"));
+        assert!(
+            text.starts_with("PRIORITY=4\nSYSLOG_IDENTIFIER=drover\nDROVER_PROCESS=worker 3\n"),
+            "{text}"
+        );
+        let message = "\nMESSAGE=worker 3: closed connection=7 peer=a\\nb\n";
+        assert!(text.ends_with(&format!("{message}DROVER_CONNECTION=7\nDROVER_PEER=a\\nb\n")), "{text}");
     }
 
     #[test]

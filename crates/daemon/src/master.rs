@@ -133,6 +133,7 @@ impl Master {
                 && self.parts()
             {
                 info!("stopped");
+                log::finish();
                 let failed = stopping == Stopping::Failed;
                 return ControlFlow::Continue(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
@@ -277,6 +278,7 @@ impl Master {
         self.due.clear();
         self.board.set_state(MasterState::Parked);
         let timeout = self.generation.config.process.shutdown_timeout;
+        self.leave_datagrams();
         self.workers.iter_mut().for_each(|process| process.drain(timeout));
     }
 

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::budget::Budget;
 use crate::complaint::Complaints;
-use crate::config::{Config, System};
+use crate::config::{Config, System, Target};
 use crate::generation::Generation;
 use crate::log;
 use crate::master::{Master, Split, Stopping};
@@ -286,7 +286,7 @@ impl Master {
         if self.generation.number == 0 {
             error!("drover cannot start");
             self.tell_failure(message);
-            let logged = *self.generation.config.log.file == LogFile::Stderr;
+            let logged = self.generation.config.log.target() == Target::File(LogFile::Stderr);
             self.launcher.failed(if logged { None } else { Some(message) });
             self.begin_stop(Stopping::Failed);
             return;

@@ -32,7 +32,7 @@ use tracing::warn;
 use crate::owned_path::OwnedPath;
 use crate::plan::{Step, plan};
 
-pub(crate) use hand_over::HandOverError;
+pub(crate) use hand_over::{HandOverError, datagram_ports};
 
 /// Where a socket listens. Two addresses that differ cannot share a socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

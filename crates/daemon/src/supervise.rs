@@ -151,7 +151,7 @@ impl Master {
             processes.into_iter().filter_map(|process| process.datagrams.clone()).collect()
         };
         let beside = beside.filter_map(|(_, seat)| seat.datagrams.clone()).chain(seats(after)).collect();
-        KnownSeats { beside, before: seats(before) }
+        KnownSeats { beside, before: seats(before).into_iter().chain(self.seats_elsewhere()).collect() }
     }
 
     /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.

@@ -305,6 +305,7 @@ impl Shift {
         debug!("ends with {} connections open", worker.core().open_connections());
         drop(worker);
         self.services.finish();
+        log::finish();
         Ok(())
     }
 

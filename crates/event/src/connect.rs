@@ -158,8 +158,15 @@ impl Stream {
         readiness::watch_connection(state, self.slot())
     }
 
-    /// The error that the kernel keeps for this socket (`SO_ERROR`).
+    /// The error that the kernel keeps for this socket (`SO_ERROR`). Where the backend reports errors, and reported
+    /// none, the kernel is not asked.
     fn pending_error(&self) -> io::Result<()> {
+        let event = EventId::of_slot(self.slot(), Direction::Write);
+        let state = self.core().state();
+        if state.kind.reports_end && !state.events[event].flags.has(Flags::END) {
+            return Ok(());
+        }
+        drop(state);
         match self.with_socket(|socket| Ok(getsockopt(socket, SocketError)?))? {
             0 => Ok(()),
             errno => Err(io::Error::from_raw_os_error(errno)),

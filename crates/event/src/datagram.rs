@@ -177,6 +177,10 @@ pub(crate) fn serve(
 /// The handler of a datagram listener's read event.
 pub(crate) fn on_readable(core: &Core, event: EventId) {
     let listener = core.state().slots[event.row()].listener;
+    if core.is_draining() && !core.goes_on_reading(listener) {
+        // Somebody follows by now: this datagram is theirs already.
+        return core.drain();
+    }
     let mut incoming = core.inner().outgoing.borrow().incoming.take();
     let batch = incoming.get_or_insert_with(|| ReceiveBatch::new(BATCH, LARGEST));
     for _ in 0..BATCHES {

@@ -267,6 +267,9 @@ impl<'a> Flow<'a> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             result => result.map_err(Stop::receiving)?,
         };
+        if count == 0 {
+            return Ok(Some(0));
+        }
         self.excess |= count as u64 > self.left;
         let count = self.room(count);
         let sent = match self.to.try_send(&scratch[..count], false) {

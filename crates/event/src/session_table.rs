@@ -6,6 +6,7 @@
 //! nobody can foresee, one may be taken for the other; a reader may be told of a session that just ended.
 //! Both must be harmless to it.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -50,14 +51,31 @@ pub struct SessionTable {
 }
 
 impl SessionTable {
-    /// An empty set for at most `sessions` sessions, which this process and its later children see.
+    /// An empty set for at most `sessions` sessions, in a file that is empty.
     ///
     /// # Errors
-    /// What `mmap(2)` reports.
-    pub fn anonymous(sessions: u32) -> io::Result<Self> {
+    /// What `ftruncate(2)` and `mmap(2)` report.
+    pub fn create(file: &File, sessions: u32) -> io::Result<Self> {
         // At most half full, so that searches stay short.
         let capacity = (sessions as usize * 2).next_power_of_two();
-        Ok(Self { words: Arc::new(SharedWords::anonymous(HEADER + capacity)?), mask: capacity - 1 })
+        Ok(Self { words: Arc::new(SharedWords::create(file, HEADER + capacity)?), mask: capacity - 1 })
+    }
+
+    /// The set that another process has made in this file.
+    ///
+    /// # Errors
+    /// What `mmap(2)` reports, and `InvalidData` for a file of another size than such a set has.
+    pub fn open(file: &File) -> io::Result<Self> {
+        let words = usize::try_from(file.metadata()?.len()).unwrap_or(0) / size_of::<u64>();
+        let capacity = words.checked_sub(HEADER).filter(|capacity| capacity.is_power_of_two());
+        let capacity = capacity.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { words: Arc::new(SharedWords::create(file, words)?), mask: capacity - 1 })
+    }
+
+    /// Whether there is nothing that anybody needs to know: no session, and no socket that is read.
+    pub fn is_idle(&self) -> bool {
+        let mut entries = self.words[HEADER..].iter().map(|word| word.load(Acquire));
+        self.reading() == Ports::default() && entries.all(|entry| entry <= REMOVED)
     }
 
     /// The ports whose sockets the worker reads now, so that nobody else should.
@@ -141,14 +159,20 @@ fn legal(fingerprint: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_sys::memory::anonymous_file;
     use proptest::prelude::*;
     use std::collections::HashSet;
+
+    fn table(sessions: u32) -> SessionTable {
+        let file = anonymous_file(c"sessions").expect("memory");
+        SessionTable::create(&file, sessions).expect("a mapping")
+    }
 
     proptest! {
         /// Against a set, with fingerprints that collide all the time.
         #[test]
         fn behaves_as_a_set(steps in prop::collection::vec((any::<bool>(), 0u64..40), 1..300)) {
-            let table = SessionTable::anonymous(16).expect("memory");
+            let table = table(16);
             let mut model = HashSet::new();
             for (adds, key) in steps {
                 let fingerprint = legal(key * 7 % 64);
@@ -169,15 +193,27 @@ mod tests {
 
     #[test]
     fn a_full_set_is_searched_to_an_end() {
-        let table = SessionTable::anonymous(1).expect("memory");
+        let table = table(1);
         (0..5).for_each(|key| table.insert(10 + key));
         assert!(table.contains(10) && table.contains(11));
         assert!(!table.contains(12) && !table.contains(99));
     }
 
     #[test]
+    fn another_process_sees_the_same_set() {
+        let file = anonymous_file(c"sessions").expect("memory");
+        let own = SessionTable::create(&file, 100).expect("a mapping");
+        let other = SessionTable::open(&file).expect("a mapping");
+        assert!(other.is_idle());
+        own.insert(77);
+        assert!(other.contains(77) && !other.is_idle());
+        file.set_len(1000).expect("another size");
+        assert_eq!(SessionTable::open(&file).expect_err("no set").kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
     fn an_ended_worker_is_forgotten() {
-        let table = SessionTable::anonymous(4).expect("memory");
+        let table = table(4);
         let ports: Ports = [53, 443].into_iter().collect();
         table.set_reading(ports);
         table.insert(77);

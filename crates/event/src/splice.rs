@@ -87,7 +87,8 @@ impl PipeTerms {
 }
 
 /// Passes bytes both ways between `left` and `right` until both have ended their streams, one of
-/// them fails, or nothing moves for too long.
+/// them fails, or nothing moves for too long. The last end is passed on by closing both streams, which is for the
+/// caller to do.
 pub async fn pipe(left: &Stream, right: &Stream, terms: PipeTerms) -> Piped {
     let mut pipe = Pipe::new(left, right, terms);
     let mut alarm = left.core().task_alarm();
@@ -140,16 +141,18 @@ impl<'a> Pipe<'a> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<PipeEnd> {
+        let mut open = [&self.to_right, &self.to_left].into_iter().filter(|half| !half.finished).count();
         for half in [&mut self.to_right, &mut self.to_left] {
             if half.finished {
                 continue;
             }
             match half.flow.poll(context) {
                 Poll::Pending => continue,
-                Poll::Ready(Ok(())) => {
+                Poll::Ready(Ok(())) if open == 2 => {
                     // The receiver may be gone already; its own flow will tell.
                     let _ = half.to.shutdown_send();
                 }
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Stop { receiving: false, error: StreamError::Io(error) })) => {
                     let end = PipeEnd::Failed(half.from.other(), error);
                     self.deaf.get_or_insert(end);
@@ -157,11 +160,12 @@ impl<'a> Pipe<'a> {
                 Poll::Ready(Err(stop)) => return Poll::Ready(half.end_of(stop)),
             }
             half.finished = true;
+            open -= 1;
         }
-        if self.to_right.finished && self.to_left.finished {
+        if open == 0 {
             return Poll::Ready(self.deaf.take().unwrap_or(PipeEnd::Finished));
         }
-        if self.to_right.finished || self.to_left.finished {
+        if open == 1 {
             self.limit_half();
         }
         Poll::Pending

@@ -71,7 +71,8 @@ impl Member {
         let own_order = Arc::clone(&order);
         let (told, tell) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let table = SessionTable::anonymous(64).expect("memory");
+            let memory = drover_sys::memory::anonymous_file(c"sessions").expect("memory");
+            let table = SessionTable::create(&memory, 64).expect("a mapping");
             let shared = Shared {
                 stats: Stats::private().expect("memory"),
                 mutex: None,

@@ -19,6 +19,8 @@ pub(crate) struct Map {
     values: HashMap<Box<[u8]>, Template>,
     patterns: Vec<(Pattern, Template)>,
     networks: Networks<Template>,
+    /// Where each share ends among the values of the hash.
+    shares: Vec<(u64, Template)>,
     default: Template,
 }
 
@@ -56,14 +58,22 @@ impl MapVariable {
         for (text, value) in &config.networks {
             networks.insert(config::network(text)?, template(value)?);
         }
+        let (mut shares, mut end) = (Vec::with_capacity(config.shares.len()), 0);
+        for share in &config.shares {
+            let part =
+                share.share.map(|share| u64::from(share.0) * u64::from(u32::MAX) / u64::from(config::WHOLE));
+            end = part.map_or(1 << 32, |part| end + part);
+            shares.push((end, template(&share.value)?));
+        }
         let default = template(&config.default)?;
-        Ok(MapVariable(Rc::new(Map { of, values, patterns, networks, default })))
+        Ok(MapVariable(Rc::new(Map { of, values, patterns, networks, shares, default })))
     }
 
     /// Whether a variable that the map looks at fulfils `test`.
     pub(crate) fn uses(&self, test: fn(&Variable) -> bool) -> bool {
-        let Map { of, values, patterns, networks, default } = &*self.0;
+        let Map { of, values, patterns, networks, shares, default } = &*self.0;
         let templates = values.values().chain(patterns.iter().map(|(_, value)| value));
+        let templates = templates.chain(shares.iter().map(|(_, value)| value));
         templates.chain(networks.values()).chain([of, default]).any(|template| template.uses(test))
     }
 
@@ -81,7 +91,10 @@ impl MapVariable {
                 return value.push_through(&Facts { groups: &groups, ..*facts }, out, text);
             }
         }
-        map.by_network(&key).unwrap_or(&map.default).push_through(facts, out, text);
+        map.by_network(&key)
+            .or_else(|| map.by_share(&key))
+            .unwrap_or(&map.default)
+            .push_through(facts, out, text);
     }
 }
 
@@ -101,11 +114,52 @@ impl Map {
         }
     }
 
+    fn by_share(&self, key: &[u8]) -> Option<&Template> {
+        if self.shares.is_empty() {
+            return None;
+        }
+        let hash = u64::from(murmur2(key));
+        self.shares.iter().find(|(end, _)| hash < *end).map(|(_, value)| value)
+    }
+
     fn by_network(&self, key: &[u8]) -> Option<&Template> {
         if self.networks.is_empty() {
             return None;
         }
         let address: IpAddr = std::str::from_utf8(key).ok()?.parse().ok()?;
         self.networks.find(address)
+    }
+}
+
+/// MurmurHash2 of 32 bits, by which nginx splits too: whoever moves over keeps their share.
+fn murmur2(bytes: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = bytes.len() as u32;
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        let mut word = u32::from_le_bytes(*word).wrapping_mul(M);
+        word ^= word >> 24;
+        hash = hash.wrapping_mul(M) ^ word.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u32::from_le_bytes(last)).wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_nginx() {
+        // What ngx_murmur_hash2() gives.
+        for (text, want) in [("", 0), ("a", 0x9268_5f5e), ("abcd", 0x2687_3021), ("abcdefg", 0xf9a1_cef3)] {
+            assert_eq!(murmur2(text.as_bytes()), want, "{text}");
+        }
     }
 }

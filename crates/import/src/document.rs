@@ -102,6 +102,11 @@ impl Table {
         self.lines.retain(|line| !matches!(line, Line::Entry { key: present, .. } if present == key));
     }
 
+    /// Takes all keys out that begin so.
+    pub(crate) fn unset_beneath(&mut self, beginning: &str) {
+        self.lines.retain(|line| !matches!(line, Line::Entry { key, .. } if key.starts_with(beginning)));
+    }
+
     pub(crate) fn has(&self, key: &str) -> bool {
         self.lines.iter().any(|line| matches!(line, Line::Entry { key: present, .. } if present == key))
     }

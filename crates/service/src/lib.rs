@@ -20,6 +20,7 @@ pub mod limits;
 pub mod log_format;
 mod logs;
 pub mod names;
+pub mod outlet;
 pub mod syslog;
 pub mod template;
 pub mod text;
@@ -28,6 +29,7 @@ pub use accept::{Accept, Listener, Probes};
 pub use log_format::{Escape, LogFormat, LogFormatConfig};
 pub use logs::{Logs, OpenLogError};
 pub use names::Names;
+pub use outlet::Outlet;
 pub use syslog::Syslog;
 pub use template::{
     Template, TemplateError, Variable, WrongVariable, check_variables, check_variables_with, variables_in,

@@ -1,17 +1,15 @@
 //! Lines sent to a syslog daemon, one datagram each, in the form that all of them read
 //! ([RFC 3164, 4.1](https://www.rfc-editor.org/rfc/rfc3164#section-4.1)).
 //!
-//! Nobody waits for the daemon: what it does not take at once is lost, and counted by the log. One that is gone is tried
-//! again after a second.
+//! Nobody waits for the daemon: what it does not take at once is lost, and counted by the log.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant};
 
 use drover_config::ListenAddress;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use crate::outlet::Outlet;
 
 drover_config::choice! {
     /// What kind of program a line is of.
@@ -72,7 +70,7 @@ drover_config::table! {
 
 impl Syslog {
     /// RFC 3164, 4.1.1: eight times the facility, and the severity.
-    fn priority(&self) -> u8 {
+    fn priority(&self, severity: Severity) -> u8 {
         let facility = match self.facility {
             Facility::User => 1,
             Facility::Daemon => 3,
@@ -85,7 +83,7 @@ impl Syslog {
             Facility::Local6 => 22,
             Facility::Local7 => 23,
         };
-        let severity = match self.severity {
+        let severity = match severity {
             Severity::Error => 3,
             Severity::Warning => 4,
             Severity::Notice => 5,
@@ -96,35 +94,24 @@ impl Syslog {
     }
 }
 
-/// How long a daemon that is gone is left alone.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
+/// Sends lines to a syslog daemon.
 #[derive(Debug)]
-enum Socket {
-    Unix(UnixDatagram),
-    Udp(UdpSocket),
-}
-
-/// The way to a syslog daemon.
-#[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     config: Syslog,
-    socket: Option<Socket>,
-    /// When it may be tried again.
-    retry: Option<Instant>,
+    outlet: Outlet,
     zone: TimeZone,
-    /// What stands before lines in this second.
+    /// What stands before lines in this second, after their priority.
     header: Vec<u8>,
     second: i64,
     datagram: Vec<u8>,
 }
 
 impl Sender {
-    pub(crate) fn new(config: &Syslog) -> Sender {
+    /// Connected with the first line.
+    pub fn new(config: &Syslog) -> Sender {
         Sender {
             config: config.clone(),
-            socket: None,
-            retry: None,
+            outlet: Outlet::new(config.to.clone()),
             zone: TimeZone::system(),
             header: Vec::new(),
             second: i64::MIN,
@@ -137,65 +124,29 @@ impl Sender {
         let mut fault = None;
         let mut lost = 0;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
-            if let Err(error) = self.send(line.strip_suffix(b"\n").unwrap_or(line)) {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            if let Err(error) = self.send(self.config.severity, line) {
                 (fault, lost) = (Some(error), lost + 1);
             }
         }
         fault.map_or(Ok(()), |fault| Err((fault, lost)))
     }
 
-    fn send(&mut self, line: &[u8]) -> io::Result<()> {
+    /// Sends a line without its line feed, however severe lines are as a rule.
+    ///
+    /// # Errors
+    /// As [`Outlet::send`].
+    pub fn send(&mut self, severity: Severity, line: &[u8]) -> io::Result<()> {
         self.update_header();
         self.datagram.clear();
+        // Writing to a `Vec` cannot fail.
+        let _ = write!(self.datagram, "<{}>", self.config.priority(severity));
         self.datagram.extend_from_slice(&self.header);
         self.datagram.extend_from_slice(line);
-        if self.socket.is_none() {
-            self.socket = Some(self.connect()?);
-        }
-        let sent = match &self.socket {
-            Some(Socket::Unix(socket)) => socket.send(&self.datagram),
-            Some(Socket::Udp(socket)) => socket.send(&self.datagram),
-            None => return Err(io::ErrorKind::NotConnected.into()),
-        };
-        match sent {
-            Ok(_) => Ok(()),
-            Err(fault) => {
-                if fault.kind() != io::ErrorKind::WouldBlock {
-                    (self.socket, self.retry) = (None, Some(Instant::now() + RETRY_AFTER));
-                }
-                Err(fault)
-            }
-        }
+        self.outlet.send(&self.datagram)
     }
 
-    fn connect(&mut self) -> io::Result<Socket> {
-        if self.retry.is_some_and(|retry| Instant::now() < retry) {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        self.retry = Some(Instant::now() + RETRY_AFTER);
-        match &self.config.to {
-            ListenAddress::Unix(path) => {
-                let socket = UnixDatagram::unbound()?;
-                socket.set_nonblocking(true)?;
-                socket.connect(path)?;
-                Ok(Socket::Unix(socket))
-            }
-            ListenAddress::Tcp(address) => {
-                let own: SocketAddr = match address {
-                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-                };
-                let socket = UdpSocket::bind(own)?;
-                socket.set_nonblocking(true)?;
-                socket.connect(address)?;
-                Ok(Socket::Udp(socket))
-            }
-            // A socket that systemd passes is one to listen on, never one to send to.
-            ListenAddress::Systemd(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
-        }
-    }
-
-    /// `<190>Feb  3 04:05:06 host drover[42]: `. A daemon on this machine knows the host's name.
+    /// `Feb  3 04:05:06 host drover[42]: `. A daemon on this machine knows the host's name.
     fn update_header(&mut self) {
         let now = Timestamp::now();
         if now.as_second() == self.second {
@@ -211,15 +162,17 @@ impl Sender {
                 format!("{} ", name.to_string_lossy())
             }
         };
-        let (priority, tag, pid) = (self.config.priority(), &self.config.tag, std::process::id());
-        // Writing to a `Vec` cannot fail.
-        let _ = write!(self.header, "<{priority}>{time} {host}{tag}[{pid}]: ");
+        let (tag, pid) = (&self.config.tag, std::process::id());
+        let _ = write!(self.header, "{time} {host}{tag}[{pid}]: ");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
 
     fn config(to: ListenAddress) -> Syslog {
         Syslog { to, facility: Facility::Local7, severity: Severity::Info, tag: "web".to_owned() }
@@ -254,7 +207,7 @@ mod tests {
         assert_eq!(lost, 2);
         let daemon = UnixDatagram::bind(&path).expect("a socket");
         daemon.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        sender.retry = None;
+        sender.outlet.retry = None;
         sender.send_lines(b"three\n").expect("somebody listens");
         let line = received(|buffer| daemon.recv(buffer));
         // "Mon dd hh:mm:ss " and no host.

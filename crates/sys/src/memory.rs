@@ -6,6 +6,7 @@
 //!
 //! Invariant: the mapping lives as long as the value, and is never resized.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -15,6 +16,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 const WORD: usize = size_of::<AtomicU64>();
@@ -144,6 +146,14 @@ impl<const N: usize> Deref for WordBlock<N> {
         // SAFETY: the words lie inside a mapping that this value keeps alive and that never moves.
         unsafe { self.first.as_ref() }
     }
+}
+
+/// A file in memory that nobody else can find, for words that are shared with whoever is given its descriptor.
+///
+/// # Errors
+/// What `memfd_create(2)` reports.
+pub fn anonymous_file(name: &CStr) -> io::Result<File> {
+    Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC)?.into())
 }
 
 /// Gives free memory of the heap back to the system, wherever it lies, as far as the allocator can

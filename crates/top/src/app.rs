@@ -45,6 +45,8 @@ pub(crate) enum Page {
     Overview,
     /// The chosen worker.
     Worker,
+    /// The servers of upstreams.
+    Servers,
     /// The keys.
     Help,
 }
@@ -56,6 +58,8 @@ pub(crate) struct App {
     pub(crate) order: Order,
     pub(crate) reversed: bool,
     pub(crate) page: Page,
+    /// How many lines of the servers are above the screen.
+    pub(crate) scrolled: usize,
     /// Why there is no more news.
     pub(crate) lost: Option<String>,
     pub(crate) history: History,
@@ -74,6 +78,7 @@ impl App {
             order: Order::Number,
             reversed: false,
             page: Page::Overview,
+            scrolled: 0,
             lost: None,
             history: History::default(),
             chosen: None,
@@ -145,6 +150,9 @@ impl App {
             KeyCode::Char('?' | 'h') => {
                 self.page = if self.page == Page::Help { Page::Overview } else { Page::Help }
             }
+            KeyCode::Char('u') => {
+                self.page = if self.page == Page::Servers { Page::Overview } else { Page::Servers }
+            }
             KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
             KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
             KeyCode::Home => self.move_by(isize::MIN),
@@ -158,6 +166,11 @@ impl App {
     }
 
     fn move_by(&mut self, rows: isize) {
+        if self.page == Page::Servers {
+            let last = self.status.as_ref().map_or(0, Status::server_lines).saturating_sub(1);
+            self.scrolled = self.scrolled.saturating_add_signed(rows).min(last);
+            return;
+        }
         let last = self.workers().len().saturating_sub(1);
         let row = self.chosen().saturating_add_signed(rows).min(last);
         self.chosen = self.workers().get(row).map(|worker| worker.pid);
@@ -183,7 +196,7 @@ mod tests {
 
     fn status(at_ms: u64, workers: [serde_json::Value; 3]) -> Status {
         serde_json::from_value(json!({
-            "version": "0", "at_ms": at_ms, "workers": workers, "listeners": [], "findings": [],
+            "version": "0", "at_ms": at_ms, "workers": workers, "listeners": [], "upstreams": [], "findings": [],
             "master": { "pid": 1, "state": "serving", "generation": 1, "started_ms": 0 },
             "totals": { "accepts": 0, "requests": 0, "bytes_received": 0, "bytes_sent": 0 },
         }))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::status::{Status, Worker};
+use crate::status::{Peer, Place, Status, Worker};
 
 /// How many looks are remembered.
 const REMEMBERED: usize = 120;
@@ -36,6 +36,8 @@ pub(crate) struct History {
     workers: BTreeMap<i32, VecDeque<Moment>>,
     /// Accepts a second by listener.
     listeners: BTreeMap<String, f64>,
+    /// Requests a second by the place of an address among servers.
+    peers: BTreeMap<Place, f64>,
     sums: Sums,
 }
 
@@ -73,6 +75,12 @@ impl History {
             (now.address.clone(), old.map_or(0.0, |old| rate(old.accepts, now.accepts)))
         };
         self.listeners = now.listeners.iter().map(accepts).collect();
+        let old: BTreeMap<Place, &Peer> = before.peers().collect();
+        let requests = |(place, now): (Place, &Peer)| {
+            let same = old.get(&place).filter(|old| old.address == now.address);
+            (place, same.map_or(0.0, |old| rate(old.requests, now.requests)))
+        };
+        self.peers = now.peers().map(requests).collect();
     }
 
     /// All together.
@@ -93,5 +101,10 @@ impl History {
     /// Accepts a second at an address.
     pub(crate) fn of_listener(&self, address: &str) -> f64 {
         self.listeners.get(address).copied().unwrap_or(0.0)
+    }
+
+    /// Requests a second passed on to an address.
+    pub(crate) fn of_peer(&self, place: Place) -> f64 {
+        self.peers.get(&place).copied().unwrap_or(0.0)
     }
 }

@@ -12,6 +12,7 @@ pub(crate) struct Status {
     pub(crate) master: Master,
     pub(crate) workers: Vec<Worker>,
     pub(crate) listeners: Vec<Listener>,
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) totals: Totals,
     pub(crate) findings: Vec<Finding>,
 }
@@ -85,7 +86,55 @@ pub(crate) struct Listener {
     pub(crate) accepts: u64,
     pub(crate) backlog_granted: Option<u64>,
     pub(crate) waiting: Option<u64>,
+    pub(crate) waiting_bytes: Option<u64>,
     pub(crate) overflows: u64,
+}
+
+/// One upstream.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Upstream {
+    pub(crate) service: String,
+    pub(crate) name: String,
+    pub(crate) servers: Vec<Server>,
+}
+
+/// A server of the config.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) address: String,
+    pub(crate) backup: bool,
+    pub(crate) addresses: Vec<Peer>,
+}
+
+/// One address of a server.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    pub(crate) state: String,
+    pub(crate) active: u64,
+    pub(crate) kept: u64,
+    pub(crate) requests: u64,
+    pub(crate) failures: u64,
+}
+
+/// Where an address stands: its upstream, the server in it, and the address of that.
+pub(crate) type Place = (usize, usize, usize);
+
+impl Status {
+    /// The lines that all servers take: one for each upstream, and one for each address, or name without any.
+    pub(crate) fn server_lines(&self) -> usize {
+        let of = |server: &Server| server.addresses.len().max(1);
+        self.upstreams.iter().map(|upstream| 1 + upstream.servers.iter().map(of).sum::<usize>()).sum()
+    }
+
+    /// The addresses of all servers, with where they stand.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (Place, &Peer)> {
+        self.upstreams.iter().enumerate().flat_map(|(upstream, of)| {
+            of.servers.iter().enumerate().flat_map(move |(server, of)| {
+                of.addresses.iter().enumerate().map(move |(at, peer)| ((upstream, server, at), peer))
+            })
+        })
+    }
 }
 
 /// Sums over all workers there ever were.

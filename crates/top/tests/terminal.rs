@@ -38,10 +38,23 @@ fn status(second: u64) -> Value {
         "workers": [worker(0, 512, 10 * second), worker(1, 100, 90 * second), worker(2, 0, 0)],
         "listeners": [
             { "address": "127.0.0.1:8080", "strategy": "exclusive", "serves": true, "sockets": 1,
-              "accepts": 100 * second, "backlog_granted": 511, "waiting": 3, "overflows": 0 },
+              "accepts": 100 * second, "backlog_granted": 511, "waiting": 3, "waiting_bytes": null,
+              "overflows": 0 },
+            { "address": "udp:[::]:53", "strategy": "reuseport", "serves": true, "sockets": 2,
+              "accepts": 10 * second, "backlog_granted": null, "waiting": null, "waiting_bytes": 2304,
+              "overflows": 0 },
             { "address": "127.0.0.1:9999", "strategy": "mutex", "serves": false, "sockets": 0,
-              "accepts": 1, "backlog_granted": null, "waiting": null, "overflows": 0 },
+              "accepts": 1, "backlog_granted": null, "waiting": null, "waiting_bytes": null, "overflows": 0 },
         ],
+        "upstreams": [{ "service": "http", "name": "app", "servers": [
+            { "address": "10.0.0.1:80", "backup": false, "addresses": [
+                { "address": "10.0.0.1:80", "state": "up", "active": 4, "kept": 2, "requests": 77 * second, "failures": 0 },
+            ] },
+            { "address": "10.0.0.2:80", "backup": true, "addresses": [
+                { "address": "10.0.0.2:80", "state": "given_up", "active": 0, "kept": 0, "requests": 9, "failures": 9 },
+            ] },
+            { "address": "app.example:80", "backup": false, "addresses": [] },
+        ] }],
         "totals": sums,
         "findings": [{ "about": "skew", "text": "worker 1 took 90 % of the connections" }],
     })
@@ -187,6 +200,9 @@ fn everything_fits_a_terminal_of_80_by_24() {
         terminal.row("127.0.0.1:8080").contains("3/511") && !screen.contains("127.0.0.1:9999"),
         "{screen}"
     );
+    assert!(terminal.row("udp:[::]:53").contains(" 2304B "), "{screen}");
+    let busy = terminal.row("10.0.0.1:80");
+    assert!(busy.contains(" up ") && busy.contains(" 77 ") && busy.contains(" 154 "), "{busy}");
     terminal.press("q");
     assert!(terminal.ends().success());
     let screen = terminal.screen.lock().expect("no panic");
@@ -212,16 +228,22 @@ fn keys_sort_choose_show_detail_and_pause() {
     let screen = terminal.shows_text("acc/s 100");
     assert_eq!(order(&screen), [0, 1, 2]);
     terminal.press("ss");
-    let screen = terminal.shows_text("s sort (accepts)");
+    let screen = terminal.shows_text("s sort (accepts ↓)");
     assert_eq!(order(&screen), [1, 0, 2]);
     terminal.press("r");
-    let screen = terminal.shows_text("s sort (accepts, reversed)");
+    let screen = terminal.shows_text("s sort (accepts ↑)");
     assert_eq!(order(&screen), [2, 0, 1]);
     // The arrow down, twice, and Enter.
     terminal.press("\x1b[B\x1b[B\r");
     let screen = terminal.shows_text("worker 1, generation 3, process 4101");
     assert!(screen.contains("5  client closed") && screen.contains("100  idle"), "{screen}");
     assert!(screen.contains("lag p99        1.5ms   1.5ms   1.5ms"), "{screen}");
+    terminal.press("u");
+    let screen = terminal.shows_text("u or esc back");
+    assert!(screen.contains("http app") && screen.contains("10.0.0.2:80 (backup)"), "{screen}");
+    assert!(terminal.row("app.example:80").contains("no address"), "{screen}");
+    terminal.press("\x1b[B");
+    terminal.shows("the first line is above the screen", |screen| !screen.contains("http app"));
     terminal.press("?");
     terminal.shows_text("the picture stands still, the daemon does not");
     terminal.press("?p");

@@ -5,14 +5,19 @@
 #![allow(clippy::print_stdout, reason = "a program whose output is its result")]
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use drover_tests::variants::{Range, Variants};
+use drover_tests::wait::stays;
 use drover_tests::{Config, Drover, Load, Random, binary, descriptors, process};
 
 /// Reloads until the figures are taken that the end is compared with: buffers have found their size by then.
 const WARM_UP: usize = 20;
+/// Longer than sockets that are not needed any more are accepted from.
+const REST: Duration = Duration::from_secs(3);
+/// The descriptors are at rest by then.
+const REST_AFTER: Duration = Duration::from_secs(60);
 /// How much the master's memory may have grown, in KiB.
 const GROWTH_MOST: u64 = 1024;
 
@@ -53,6 +58,19 @@ impl Figures {
         let memory_kib = process::anonymous_memory(drover.master()).ok_or("the master is gone")?;
         Ok(Figures { descriptors: descriptors::kinds(drover.master()), memory_kib })
     }
+
+    /// Once sockets that nobody needs any more have been drained and closed.
+    fn at_rest(drover: &Drover) -> Result<Figures, String> {
+        let begun = Instant::now();
+        while begun.elapsed() < REST_AFTER {
+            let figures = Figures::of(drover)?;
+            let same = || Figures::of(drover).is_ok_and(|now| now.descriptors == figures.descriptors);
+            if stays(REST, same) {
+                return Figures::of(drover);
+            }
+        }
+        Err(format!("after {REST_AFTER:?} the master's descriptors still come and go"))
+    }
 }
 
 fn run(options: &Options) -> Result<(), String> {
@@ -64,14 +82,14 @@ fn run(options: &Options) -> Result<(), String> {
     let mut random = Random::new(options.seed);
     let begun = Instant::now();
     reload_many(options, WARM_UP, &variants, &drover, &mut random)?;
-    let before = Figures::of(&drover)?;
+    let before = Figures::at_rest(&drover)?;
     println!(
         "{} descriptors and {} KiB after {WARM_UP} reloads",
         before.descriptors.len(),
         before.memory_kib
     );
     reload_many(options, options.reloads, &variants, &drover, &mut random)?;
-    let after = Figures::of(&drover)?;
+    let after = Figures::at_rest(&drover)?;
     println!("{} descriptors and {} KiB at the end", after.descriptors.len(), after.memory_kib);
     let tally = load.stop();
     println!("{} reloads in {:.0?}; requests: {tally}", options.reloads, begun.elapsed());

@@ -134,12 +134,7 @@ impl Config {
                 .label("the daemon may not use it")
                 .help(format!("it may use {}", allowed.join(", ")));
         }
-        if process.daemon && matches!(*self.log.file, LogFile::Stderr | LogFile::Stdout) {
-            findings
-                .warning(self.log.file.place(), "log lines will be lost")
-                .label(format!("a daemon in the background has no {}", *self.log.file))
-                .help("[log] file = \"/var/log/drover/drover.log\"");
-        }
+        self.log.check(process.daemon, findings);
     }
 
     /// Adds findings about files and directories that the config names.

@@ -4,6 +4,7 @@
 
 mod accept;
 mod check;
+mod log;
 mod source;
 mod system;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use drover_service::{Accept, Listener};
 use drover_stream::config::Stream;
 use ipnet::IpNet;
 
+pub(crate) use log::{Format, Log, Target};
 pub(crate) use source::{Source, with_prefix};
 pub(crate) use system::System;
 
@@ -87,7 +89,7 @@ impl Config {
 
     /// Whether words for people may go to standard error: it is not a log of JSON lines alone.
     pub(crate) fn people_read_stderr(&self) -> bool {
-        !(*self.log.file == LogFile::Stderr && self.log.format == Format::Json)
+        !(self.log.target() == Target::File(LogFile::Stderr) && self.log.format == Format::Json)
     }
 
     /// How many workers there are.
@@ -149,18 +151,6 @@ drover_config::table! {
 }
 
 drover_config::table! {
-    /// The log of the daemon itself.
-    pub(crate) struct Log {
-        /// The least severe level that is logged.
-        pub level: Level = Level::Info,
-        /// Where the lines go.
-        pub file: Located<LogFile> = LogFile::Stderr.into(),
-        /// The form of the lines.
-        pub format: Format = Format::Text,
-    }
-}
-
-drover_config::table! {
     /// The event loop of each worker.
     pub(crate) struct Events {
         /// The backend.
@@ -198,32 +188,6 @@ drover_config::choice! {
         Fast = "fast",
         /// Connections may finish, as after QUIT: what container runtimes mean by TERM.
         Graceful = "graceful",
-    }
-}
-
-drover_config::choice! {
-    /// How severe a log line is.
-    pub(crate) enum Level {
-        /// Something failed.
-        Error = "error",
-        /// Something is not as it should be.
-        Warn = "warn",
-        /// What happens to the daemon.
-        Info = "info",
-        /// What happens in a worker's loop.
-        Debug = "debug",
-        /// Every step.
-        Trace = "trace",
-    }
-}
-
-drover_config::choice! {
-    /// The form of log lines.
-    pub(crate) enum Format {
-        /// For people.
-        Text = "text",
-        /// For programs: one object a line.
-        Json = "json",
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use drover_config::ListenAddress;
+use drover_event::Ports;
 use drover_sys::listen;
 use thiserror::Error;
 use tracing::warn;
@@ -185,6 +186,15 @@ impl Sockets {
             }
         }
     }
+}
+
+/// The ports on which somebody else receives datagrams.
+pub(crate) fn datagram_ports(others: &Holdings) -> Ports {
+    let port = |name: &String| match named(name)? {
+        (true, ListenAddress::Tcp(address)) => Some(address.port()),
+        _ => None,
+    };
+    others.keys().filter_map(port).collect()
 }
 
 /// An address in the words of a hand-over: as the config writes it, with `udp:` before one for datagrams.

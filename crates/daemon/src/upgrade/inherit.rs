@@ -4,14 +4,17 @@
 use std::env;
 use std::io;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 
 use drover_sys::descriptors;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::unistd::Pid;
 use thiserror::Error;
 
+use super::datagrams::taken_over;
 use super::executable::LINK_VARIABLE;
 use super::link::{Heard, Link, Message};
+use crate::datagrams::{self, DatagramSeat};
 use crate::sockets::{HandOverError, Sockets};
 
 /// Why nothing could be taken over.
@@ -42,6 +45,17 @@ pub(crate) struct Predecessor {
     pub(crate) pid: Pid,
     /// Its generation.
     pub(crate) generation: u64,
+    /// The places of its workers that share datagram sockets.
+    pub(crate) seats: Vec<Rc<DatagramSeat>>,
+}
+
+/// What came over the link.
+#[derive(Debug)]
+struct Received {
+    pid: Pid,
+    generation: u64,
+    sockets: Sockets,
+    seats: Vec<Rc<DatagramSeat>>,
 }
 
 /// What an old master handed over, where there is one; otherwise nothing. To be asked before this process opens
@@ -56,9 +70,11 @@ pub(crate) fn predecessor() -> Result<Option<(Predecessor, Sockets)>, InheritErr
         Ok(link) => link,
         Err(error) => return Err(InheritError::Variable { value, reason: error.to_string() }),
     };
-    receive(&link)
-        .inspect_err(|error| link.send_failure(&error.to_string()))
-        .map(|(pid, generation, sockets)| Some((Predecessor { link, pid, generation }, sockets)))
+    receive(&link).inspect_err(|error| link.send_failure(&error.to_string())).map(
+        |Received { pid, generation, sockets, seats }| {
+            Some((Predecessor { link, pid, generation, seats }, sockets))
+        },
+    )
 }
 
 fn link(number: RawFd) -> io::Result<Link> {
@@ -70,8 +86,8 @@ fn link(number: RawFd) -> io::Result<Link> {
     }
 }
 
-fn receive(link: &Link) -> Result<(Pid, u64, Sockets), InheritError> {
-    let (mut hello, mut sockets) = (None, Sockets::default());
+fn receive(link: &Link) -> Result<Received, InheritError> {
+    let (mut hello, mut sockets, mut seats) = (None, Sockets::default(), Vec::new());
     loop {
         match link.receive() {
             Heard::Message(Message::Hello { pid, generation }, _) => {
@@ -81,9 +97,13 @@ fn receive(link: &Link) -> Result<(Pid, u64, Sockets), InheritError> {
                 let mut with = with.into_iter();
                 handed.iter().try_for_each(|handed| sockets.take_over(handed, with.by_ref()))?;
             }
+            Heard::Message(Message::Seats { seed }, with) => {
+                datagrams::adopt_seed(seed);
+                seats.extend(taken_over(with));
+            }
             Heard::Message(Message::Complete, _) => {
                 let (pid, generation) = hello.ok_or(InheritError::Incomplete("did not say who it is"))?;
-                return Ok((pid, generation, sockets));
+                return Ok(Received { pid, generation, sockets, seats });
             }
             Heard::Message(..) => {}
             Heard::Nothing => return Err(InheritError::Incomplete("fell silent")),
@@ -123,8 +143,8 @@ mod tests {
         ];
         old.send_sockets(&groups).expect("sent");
         old.send(&Message::Complete).expect("sent");
-        let (pid, generation, sockets) = receive(&new).expect("all");
-        assert_eq!((pid.as_raw(), generation), (5, 9));
+        let Received { pid, generation, sockets, seats } = receive(&new).expect("all");
+        assert_eq!((pid.as_raw(), generation, seats.len()), (5, 9, 0));
         let counts =
             BTreeMap::from([("127.0.0.1:80".into(), 300), ("unix:/nonexistent/drover.sock".into(), 1)]);
         assert_eq!(sockets.holdings(), counts);

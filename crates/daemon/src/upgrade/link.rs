@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use drover_sys::descriptors::{self, MOST_IN_A_MESSAGE};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use crate::datagrams::{self, DatagramSeat};
 use crate::scoreboard::Totals;
 
 /// Messages are shorter. The kernel would take about 200 KiB at once (`net.core.wmem_default`).
@@ -50,7 +52,12 @@ pub(crate) enum Message {
     },
     /// The old one: sockets, with their descriptors.
     Sockets(Vec<Handed>),
-    /// The old one: these were all sockets.
+    /// Either: the places of its workers that share datagram sockets, each with its descriptors.
+    Seats {
+        /// What fingerprints of flows are made with.
+        seed: u64,
+    },
+    /// The old one: that was all that it hands over.
     Complete,
     /// The new one: it will end.
     Failed {
@@ -164,6 +171,21 @@ impl Link {
         }
         let (named, with) = pending;
         self.send_with(&Message::Sockets(named), &with)
+    }
+
+    /// Tells of places of workers, in as few messages as there may be.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub(crate) fn send_seats<'a>(
+        &self,
+        seats: impl IntoIterator<Item = &'a Rc<DatagramSeat>>,
+    ) -> io::Result<()> {
+        let seats: Vec<_> = seats.into_iter().map(|seat| seat.to_hand_over()).collect();
+        let mut parts = seats.chunks(MOST_IN_A_MESSAGE / datagrams::DESCRIPTORS);
+        parts.try_for_each(|part| {
+            self.send_with(&Message::Seats { seed: datagrams::seed() }, part.as_flattened())
+        })
     }
 
     /// The next message, without waiting. One that this version does not know is skipped.

@@ -16,6 +16,7 @@
 //! `old.rs` has the side that starts the other master, `new.rs` that which was started; what is the same for
 //! both is here.
 
+mod datagrams;
 mod executable;
 pub(crate) mod inherit;
 mod link;
@@ -25,12 +26,14 @@ mod old;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tracing::debug;
 
+use crate::datagrams::DatagramSeat;
 use crate::lock;
 use crate::master::{Master, Stopping};
 use crate::owned_path::{self, OwnedPath};
@@ -65,6 +68,8 @@ pub(crate) struct Upgrade {
     /// This master has finished; until then it waits for the old one to take the names back.
     parting: Option<Instant>,
     refresh_at: Instant,
+    /// The places of the other master's workers that share datagram sockets.
+    seats: Vec<Rc<DatagramSeat>>,
 }
 
 /// The other master.
@@ -117,15 +122,19 @@ impl Upgrade {
     /// Knows how to start another master; `predecessor` is the one that started this one.
     pub(crate) fn new(executable: Executable, predecessor: Option<Predecessor>) -> Self {
         let nameless = predecessor.is_some();
-        let other = predecessor.map(|Predecessor { link, pid, .. }| Other {
-            pid,
-            link,
-            open: true,
-            standing: Standing::Predecessor,
-            leaving: false,
-            holds: Holdings::new(),
-            failure: None,
-            summary: String::new(),
+        let mut seats = Vec::new();
+        let other = predecessor.map(|predecessor| {
+            seats = predecessor.seats;
+            Other {
+                pid: predecessor.pid,
+                link: predecessor.link,
+                open: true,
+                standing: Standing::Predecessor,
+                leaving: false,
+                holds: Holdings::new(),
+                failure: None,
+                summary: String::new(),
+            }
         });
         Self {
             executable,
@@ -138,6 +147,7 @@ impl Upgrade {
             left_files: Vec::new(),
             parting: None,
             refresh_at: Instant::now(),
+            seats,
         }
     }
 
@@ -199,6 +209,7 @@ impl Master {
         loop {
             let Some(other) = self.upgrade.other.as_mut().filter(|other| other.open) else { return };
             match other.link.receive() {
+                Heard::Message(Message::Seats { seed }, with) => self.know_seats(seed, with),
                 Heard::Message(message, _) => self.obey_other(message),
                 Heard::Nothing => return,
                 Heard::Ended => {
@@ -229,7 +240,7 @@ impl Master {
             Message::Leaving => self.other_leaves(),
             Message::Parting { totals } => self.retake_names(&totals),
             // Said only before a master runs.
-            Message::Hello { .. } | Message::Sockets(_) | Message::Complete => {}
+            Message::Hello { .. } | Message::Sockets(_) | Message::Seats { .. } | Message::Complete => {}
         }
     }
 
@@ -250,7 +261,9 @@ impl Master {
     fn other_leaves(&mut self) {
         let Some(other) = &mut self.upgrade.other else { return };
         other.leaving = true;
-        match other.standing {
+        let standing = other.standing;
+        self.follow_datagrams();
+        match standing {
             Standing::Predecessor => self.become_main(),
             _ => self.go_on(),
         }
@@ -295,6 +308,7 @@ impl Master {
     /// This master begins to stop: what is left to the other one, and what systemd is told.
     pub(super) fn leave(&mut self, how: Stopping) {
         self.hear_other();
+        self.leave_datagrams();
         self.upgrade.leave_at = None;
         self.upgrade.wanted = false;
         self.upgrade.left_files.extend(self.generation.sockets.left_files());

@@ -16,6 +16,7 @@ impl Master {
     /// The first generation serves: the old master is asked for the names; without one they are taken.
     pub(crate) fn ask_for_names(&mut self) {
         if self.upgrade.other.is_some() {
+            self.tell_seats();
             self.upgrade.tell(&Message::Ready {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 summary: self.generation.summary(),
@@ -102,6 +103,7 @@ impl Master {
     /// What waited for there to be one master again.
     pub(super) fn other_is_gone(&mut self) {
         self.board.keep_carried();
+        self.follow_datagrams();
         self.remove_what_was_left();
         self.generation.sockets.leave_files(&Holdings::new());
         if std::mem::take(&mut self.upgrade.surplus_waits) && self.reload.is_none() && self.stopping.is_none()

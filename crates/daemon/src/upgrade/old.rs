@@ -89,6 +89,7 @@ impl Master {
         let pid = Pid::this().as_raw();
         link.send(&Message::Hello { pid, generation: self.last_number })?;
         link.send_sockets(&self.generation.sockets.to_hand_over())?;
+        link.send_seats(&self.own_seats())?;
         link.send(&Message::Complete)?;
         let pid = self.upgrade.executable.start(&theirs)?;
         let deadline = Instant::now() + self.generation.config.process.upgrade_timeout;

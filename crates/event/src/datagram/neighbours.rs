@@ -58,10 +58,12 @@ pub struct Neighbourhood {
     pub seed: u64,
 }
 
-/// How long the workers of before may take to stop reading.
+/// How long the workers of before may take to stop reading once they are told.
 const WAIT_MOST_MS: u64 = 10_000;
 /// How often it is looked whether they have: they stop all at once, within a turn.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How often it is looked whether they are told; what comes meanwhile waits in the sockets.
+const LOOK_AGAIN_MOST: Duration = Duration::from_millis(50);
 /// How many datagrams of the inbox are taken before others have their turn.
 const TAKEN_AT_ONCE: usize = 64;
 /// What an inbox holds, as far as the system allows.
@@ -83,9 +85,9 @@ impl Neighbourhood {
         Ok((receiving, sending))
     }
 
-    /// Whether workers of before still read sockets of these ports.
-    fn must_wait(&self, ports: Ports) -> bool {
-        self.others.iter().any(|other| other.before && other.table.reading().meets(ports))
+    /// The workers of before that still read sockets of these ports.
+    fn readers(&self, ports: Ports) -> impl Iterator<Item = &Neighbour> {
+        self.others.iter().filter(move |other| other.before && other.table.reading().meets(ports))
     }
 
     /// The one who has the session with this fingerprint.
@@ -110,7 +112,13 @@ impl Sessions {
 
     /// Whether neighbours of before still read what this worker is to read.
     fn must_wait(&self) -> bool {
-        self.neighbourhood.as_ref().is_some_and(|neighbourhood| neighbourhood.must_wait(self.ports()))
+        self.neighbourhood.as_ref().is_some_and(|own| own.readers(self.ports()).next().is_some())
+    }
+
+    /// Whether all of these know that they are to stop.
+    fn readers_are_told(&self) -> bool {
+        let told = |other: &Neighbour| other.table.followed().meets(self.ports());
+        self.neighbourhood.as_ref().is_none_or(|own| own.readers(self.ports()).all(told))
     }
 }
 
@@ -154,13 +162,18 @@ impl Core {
     }
 
     async fn wait_for_neighbours(&self) {
-        let begun = self.now();
+        let (mut told_at, mut pause) = (self.now(), LOOK_AGAIN);
         while self.state().sessions.must_wait() {
-            if self.now().since(begun) > WAIT_MOST_MS {
+            if !self.state().sessions.readers_are_told() {
+                // Those of another master read for as long as that one serves.
+                (told_at, pause) = (self.now(), LOOK_AGAIN_MOST.min(pause * 2));
+            } else if self.now().since(told_at) > WAIT_MOST_MS {
                 warn!("workers of before still read datagrams: reading beside them");
                 break;
+            } else {
+                pause = LOOK_AGAIN;
             }
-            self.sleep(LOOK_AGAIN).await;
+            self.sleep(pause).await;
         }
         let state = &mut *self.state();
         state.sessions.waiting = false;

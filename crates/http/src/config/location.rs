@@ -69,8 +69,8 @@ drover_config::table! {
         /// How the daemon is: "json", "openmetrics", or "page" for people; see `access` for who may know.
         #[example = "\"openmetrics\""]
         pub status: Option<Located<StatusForm>> = None,
-        /// Passes requests on: "http://" and the name of an upstream or an address; with a path, that stands in
-        /// place of the location's.
+        /// Passes requests on: "http://" and the name of an upstream, which may be a text with variables, or an
+        /// address; with a path, that stands in place of the location's.
         #[example = "\"http://app\""]
         pub proxy_pass: Option<Located<String>> = None,
         /// How requests are passed on; where it is silent, as [http.proxy] says.

@@ -109,6 +109,12 @@ drover_config::table! {
         /// Whether a request goes on when its client has closed; else false.
         #[example = "false"]
         pub ignore_client_abort: Option<bool> = None,
+        /// Whether error pages stand for errors that servers answer with; else false.
+        #[example = "true"]
+        pub intercept_errors: Option<bool> = None,
+        /// Beginnings of Location in responses, and what stands in their place.
+        #[example = "\"http://127.0.0.1:9000/\" = \"/\""]
+        pub redirects: BTreeMap<String, String> = BTreeMap::new(),
         /// The largest body of a request that is received whole, on a disk if it is long, before a server is asked;
         /// else "0b": bodies go on as they come.
         #[example = "\"16m\""]
@@ -172,6 +178,8 @@ impl Proxy {
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),
             ignore_client_abort: self.ignore_client_abort.or(outer.ignore_client_abort),
+            intercept_errors: self.intercept_errors.or(outer.intercept_errors),
+            redirects: if self.redirects.is_empty() { &outer.redirects } else { &self.redirects }.clone(),
             buffer_requests: self.buffer_requests.or(outer.buffer_requests),
             buffer_responses: self.buffer_responses.or(outer.buffer_responses),
             buffer_dir: self.buffer_dir.clone().or_else(|| outer.buffer_dir.clone()),

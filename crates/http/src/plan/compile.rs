@@ -20,7 +20,7 @@ use crate::handler::files::store::StorePlan;
 use crate::handler::files::try_files::TryFiles;
 use crate::handler::files::{Alias, Files};
 use crate::handler::fixed::Fixed;
-use crate::handler::proxy::{Destination, Proxy};
+use crate::handler::proxy::{Choice, Destination, Proxy};
 use crate::handler::status::{Source, Status};
 use crate::header_changes::HeaderChanges;
 use crate::limits::Limits;
@@ -332,15 +332,29 @@ impl<'a> Compiler<'a> {
         Ok(rules)
     }
 
+    /// The choice among all upstreams that have names.
+    fn choice(&mut self, text: &str, of: &str) -> Result<Choice, PlanError> {
+        let wrong = |source| PlanError::Location { path: of.to_owned(), source };
+        let template = self.own.template(text).map_err(wrong)?;
+        let mut known = BTreeMap::new();
+        for name in self.config.upstreams.keys() {
+            known.insert(name.as_bytes().into(), self.upstreams.find(name, &self.own)?);
+        }
+        Ok(Choice::ByName(template, Rc::new(known)))
+    }
+
     fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
         let path = || location.path.to_string();
         let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
-        let (upstream, key) = self.upstreams.find(pass.server, &self.own)?;
+        let upstream = match pass.server.contains('$') {
+            true => self.choice(pass.server, &path())?,
+            false => Choice::One(self.upstreams.find(pass.server, &self.own)?),
+        };
         let matched = match &*location.path {
             PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix) => prefix.len(),
             PathMatch::Exact(_) | PathMatch::Expression(_) | PathMatch::Named(_) => usize::MAX,
         };
-        let to = Destination { upstream, key, pass, matched, max_headers: self.config.max_headers as usize };
+        let to = Destination { upstream, pass, matched, max_headers: self.config.max_headers as usize };
         let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
         Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
             .map_err(|source| PlanError::Location { path: path(), source })

@@ -12,12 +12,19 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
     Row { directive, becomes, levels, how }
 }
 
+const ALL: &[Level] = &[Http, Server, Location];
+
 pub(super) const ROWS: &[Row] = &[
     row("root", "root", &[Server, Location], How::By(root)),
     row("alias", "alias", &[Location], How::By(alias)),
     row("try_files", "try_files", &[Location], How::By(try_files)),
     row("index", "index", &[Server, Location], How::By(index)),
     row("autoindex", "autoindex", &[Server, Location], How::Flag),
+    row("stub_status", "status", &[Server, Location], How::By(stub_status)),
+    row("autoindex_exact_size", "the listing has a form of its own", ALL, How::Nothing),
+    row("autoindex_localtime", "the listing has a form of its own", ALL, How::Nothing),
+    row("autoindex_format", "the listing is a page", ALL, How::By(autoindex_format)),
+    row("charset", "types, return.content_type", &[Http], How::By(charset)),
     row("types", "types", &[Http], How::By(types)),
     row(
         "default_type",
@@ -114,6 +121,54 @@ fn types(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
     }
     Ok(Some("types that drover knows by itself stay known".to_owned()))
+}
+
+fn stub_status(scope: &mut Scope, _: &Directive) -> Verdict {
+    scope.set("status", string("json"));
+    Ok(Some("the numbers are those of drover, as JSON".to_owned()))
+}
+
+fn autoindex_format(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [form] = exactly(&directive.arguments)?;
+    if form == "html" { Ok(None) } else { Err("the listing is a page".to_owned()) }
+}
+
+/// The block has noted it.
+fn charset(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [name] = exactly(&directive.arguments)?;
+    if has_variable(name) { Err("a charset has a fixed name in drover".to_owned()) } else { Ok(None) }
+}
+
+/// Types that nginx adds a charset to, and extensions that they go with.
+const WITH_CHARSET: &[(&str, &[&str])] = &[
+    ("text/html", &["html", "htm", "shtml"]),
+    ("text/xml", &["xml"]),
+    ("text/plain", &["txt"]),
+    ("text/vnd.wap.wml", &["wml"]),
+    ("application/javascript", &["js"]),
+    ("application/rss+xml", &["rss"]),
+];
+
+/// A type with the charset that goes with it.
+pub(super) fn with_charset(kind: &str, charset: Option<&str>) -> String {
+    match charset {
+        Some(charset) if WITH_CHARSET.iter().any(|(known, _)| *known == kind) => {
+            format!("{kind}; charset={charset}")
+        }
+        _ => kind.to_owned(),
+    }
+}
+
+/// Writes the types of the service's files that have a charset.
+pub(crate) fn write_charsets(scope: &mut Scope) {
+    let Some(charset) = scope.charset.clone() else { return };
+    for (kind, extensions) in WITH_CHARSET {
+        for extension in *extensions {
+            let key = format!("types.{extension}");
+            // nginx's table of types has one for each of them.
+            scope.set(&key, string(&format!("{kind}; charset={charset}")));
+        }
+    }
 }
 
 fn gzip_static(scope: &mut Scope, directive: &Directive) -> Verdict {

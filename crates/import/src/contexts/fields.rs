@@ -12,7 +12,7 @@ const ALL: &[Level] = &[Http, Server, Location];
 
 pub(super) const ROWS: &[Row] = &[
     Row { directive: "add_header", becomes: "headers", levels: ALL, how: How::By(add_header) },
-    Row { directive: "expires", becomes: "headers", levels: &[Location], how: How::By(expires) },
+    Row { directive: "expires", becomes: "headers", levels: ALL, how: How::By(expires) },
     Row { directive: "error_page", becomes: "error_pages", levels: ALL, how: How::By(error_page) },
 ];
 
@@ -31,18 +31,29 @@ fn add_header(scope: &mut Scope, directive: &Directive) -> Verdict {
 
 fn expires(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [value] = exactly(&directive.arguments)?;
-    let value = match value.as_str() {
+    let value = match value.starts_with('$') {
+        // The map gives the field's value.
+        true if scope.facts.has_map(value) => Some(value.clone()),
+        true => return Err("drover has a fixed time here, or one that a map gives".to_owned()),
+        false => cache_control(value)?,
+    };
+    let is_sent = value.is_some();
+    scope.set_times(value);
+    Ok(is_sent.then(|| "the field Cache-Control is sent, and no field Expires".to_owned()))
+}
+
+/// The field Cache-Control that goes with a time of `expires`; none for no field.
+pub(super) fn cache_control(value: &str) -> Result<Option<String>, String> {
+    Ok(Some(match value {
         "off" => return Ok(None),
         "epoch" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
         time if time.starts_with('-') => "no-cache".to_owned(),
         time => match values::duration(time) {
             Some(time) => format!("max-age={}", time.as_secs()),
-            None => return Err("drover has a fixed time here".to_owned()),
+            None => return Err(format!("drover has a fixed time here, and `{time}` is none")),
         },
-    };
-    scope.add_field(Field { name: "Cache-Control".to_owned(), value, always: false });
-    Ok(Some("the field Cache-Control is sent, and no field Expires".to_owned()))
+    }))
 }
 
 fn error_page(scope: &mut Scope, directive: &Directive) -> Verdict {

@@ -12,6 +12,8 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
     Row { directive, becomes, levels, how }
 }
 
+const ALL: &[Level] = &[Http, Server, Location];
+
 pub(super) const ROWS: &[Row] = &[
     row("server", "a table `[[http.servers]]` or `[[stream.servers]]`", &[Http, Stream], How::Block),
     row("location", "a table `[[http.servers.locations]]`", &[Server, Location], How::Block),
@@ -50,6 +52,22 @@ pub(super) const ROWS: &[Row] = &[
     row("map_hash_max_size", "tables have the size they need", &[Http], How::Nothing),
     row("map_hash_bucket_size", "tables have the size they need", &[Http], How::Nothing),
     row("lingering_close", "drover lingers where the client may still be sending", &[Http], How::Nothing),
+    row("absolute_redirect", "redirects to a path are that path", ALL, How::Nothing),
+    row("port_in_redirect", "redirects to a path are that path", ALL, How::Nothing),
+    row("server_name_in_redirect", "redirects to a path are that path", ALL, How::Nothing),
+    row("resolver_timeout", "names are resolved as the system does", ALL, How::Nothing),
+    row("if_modified_since", "dates are compared as RFC 9110 says", ALL, How::Nothing),
+    row("msie_padding", "no client of today needs it", ALL, How::Nothing),
+    row("msie_refresh", "no client of today needs it", ALL, How::Nothing),
+    row("merge_slashes", "slashes that follow each other are one", ALL, How::By(merge_slashes)),
+    row("http2", "HTTP/1.1 is spoken", ALL, How::By(http2)),
+    row("postpone_output", "small responses are sent at once", ALL, How::Nothing),
+    row("send_lowat", "the system's socket options are kept", ALL, How::Nothing),
+    row("keepalive_disable", "no client of today needs it", ALL, How::Nothing),
+    row("read_ahead", "files are sent by the kernel", ALL, How::Nothing),
+    row("subrequest_output_buffer_size", "drover makes no requests within requests", ALL, How::Nothing),
+    row("client_body_in_single_buffer", "bodies are passed on as they come", ALL, How::Nothing),
+    row("client_body_in_file_only", "bodies are passed on as they come", ALL, How::Nothing),
     row("resolver", "names are resolved as the system does", &[Http], How::Nothing),
     row("ssl_certificate", "drover does not speak TLS", &[Http], How::Unsupported),
     row("ssl_certificate_key", "drover does not speak TLS", &[Http], How::Unsupported),
@@ -60,7 +78,6 @@ pub(super) const ROWS: &[Row] = &[
     row("ssl_prefer_server_ciphers", "drover does not speak TLS", &[Http], How::Unsupported),
     row("fastcgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
     row("uwsgi_pass", "drover speaks HTTP to servers only", &[Http], How::Unsupported),
-    row("split_clients", "drover has nothing that splits by share", &[Http], How::Unsupported),
 ];
 
 /// The path of a location, as TOML.
@@ -82,6 +99,15 @@ pub(crate) fn path(arguments: &[String]) -> Result<String, String> {
             _ => Err(format!("`{sign}` is no kind of location")),
         },
         _ => Err("a path is expected".to_owned()),
+    }
+}
+
+/// The expression of a location, as TOML, if it has one.
+pub(crate) fn expression_of(arguments: &[String]) -> Option<String> {
+    match arguments {
+        [sign, text] if sign == "~" => super::rules::expression(text).ok(),
+        [sign, text] if sign == "~*" => super::rules::expression(&format!("(?i){text}")).ok(),
+        _ => None,
     }
 }
 
@@ -145,6 +171,19 @@ fn server_names(scope: &mut Scope, directive: &Directive) -> Verdict {
         }
     }
     Ok(None)
+}
+
+fn merge_slashes(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [value] = exactly(&directive.arguments)?;
+    match values::flag(value) {
+        Some(true) => Ok(None),
+        _ => Err("slashes that follow each other are one".to_owned()),
+    }
+}
+
+fn http2(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [value] = exactly(&directive.arguments)?;
+    Ok((values::flag(value) == Some(true)).then(|| "HTTP/1.1 is spoken, not HTTP/2".to_owned()))
 }
 
 fn internal(scope: &mut Scope, _: &Directive) -> Verdict {

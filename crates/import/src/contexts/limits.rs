@@ -33,7 +33,6 @@ pub(super) const ROWS: &[Row] = &[
     row("secure_link", "drover reads no signatures", INSIDE, How::Guard),
     row("secure_link_md5", "drover reads no signatures", INSIDE, How::Guard),
     row("satisfy", "drover asks for all of them", INSIDE, How::By(satisfy)),
-    row("limit_except", "drover has no rights by method", INSIDE, How::Guard),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
     row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
     row("real_ip_header", "real_ip.header", &[Http], How::By(real_ip_header)),

@@ -2,7 +2,7 @@
 
 use crate::convert::Scope;
 use crate::document::{inline_table, key, string};
-use crate::mapping::Level::{Http, Location, Main, Stream, StreamServer};
+use crate::mapping::Level::{Http, Location, Main, Server, Stream, StreamServer};
 use crate::mapping::{How, Row, Verdict};
 use crate::tree::Directive;
 use crate::values;
@@ -12,8 +12,8 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         directive: "error_log",
         becomes: "drover has one log for the whole daemon",
-        levels: &[Http],
-        how: How::Unsupported,
+        levels: &[Http, Server, Location],
+        how: How::By(further_error_log),
     },
     Row {
         directive: "log_format",
@@ -70,6 +70,11 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
     scope.set("log.file", string(&file));
     scope.set("log.level", string(level));
     Ok(remark.or(difference.map(str::to_owned)))
+}
+
+/// That of the main level is the daemon's.
+pub(super) fn further_error_log(_: &mut Scope, _: &Directive) -> Verdict {
+    Ok(Some("drover has one log for the whole daemon".to_owned()))
 }
 
 /// The texts of a format stand one behind the other.

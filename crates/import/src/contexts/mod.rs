@@ -7,6 +7,7 @@ pub(crate) mod limits;
 mod listen;
 mod logs;
 mod main;
+mod maps;
 mod proxy;
 mod rules;
 mod stream;
@@ -14,7 +15,8 @@ mod variables;
 
 use crate::mapping::Row;
 
-pub(crate) use http::path;
+pub(crate) use content::write_charsets;
+pub(crate) use http::{expression_of, path};
 pub(crate) use variables::translated;
 
 /// All rows.
@@ -26,6 +28,7 @@ pub(crate) const ROWS: &[&[Row]] = &[
     content::ROWS,
     fields::ROWS,
     rules::ROWS,
+    maps::ROWS,
     logs::ROWS,
     proxy::ROWS,
     stream::ROWS,

@@ -13,6 +13,7 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
 }
 
 const PASSED_ON: &str = "responses are passed on as they come";
+const CHANGED: &str = "`$uri` is the path that is passed on, also in the log";
 const NO_CACHE: &str = "drover has no cache of responses";
 const ALL: &[Level] = &[Http, Server, Location];
 /// Of `[http.proxy]`, and of a location where that says it otherwise.
@@ -60,10 +61,10 @@ pub(super) const ROWS: &[Row] = &[
     row("proxy_headers_hash_max_size", "tables have the size they need", &[Http], How::Nothing),
     row("proxy_headers_hash_bucket_size", "tables have the size they need", &[Http], How::Nothing),
     row("proxy_socket_keepalive", "connections that are kept are short-lived", &[Http], How::Nothing),
-    row("proxy_intercept_errors", "answers of servers are passed on", ALL, How::By(off_only)),
+    row("proxy_intercept_errors", "proxy.intercept_errors", SETTINGS, How::Flag),
     row("proxy_pass_request_headers", "fields are passed on", ALL, How::By(on_only)),
     row("proxy_pass_request_body", "bodies are passed on", ALL, How::By(on_only)),
-    row("proxy_redirect", "Location is passed on as it is", ALL, How::By(proxy_redirect)),
+    row("proxy_redirect", "proxy.redirects", &[Location], How::By(proxy_redirect)),
     row("proxy_cookie_domain", "cookies are passed on as they are", ALL, How::By(off_only)),
     row("proxy_cookie_path", "cookies are passed on as they are", ALL, How::By(off_only)),
     row("proxy_method", "requests keep their method", &[Http], How::Unsupported),
@@ -160,22 +161,53 @@ fn balance(scope: &mut Scope, directive: &Directive) -> Verdict {
 
 fn proxy_pass(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [url] = exactly(&directive.arguments)?;
+    let has_variables = has_variable(url);
+    let url = scope.facts.with_constants(url);
     let Some(rest) = url.strip_prefix("http://") else {
         return Err("drover speaks plain HTTP to servers".to_owned());
     };
-    if has_variable(rest) {
-        return Err("drover's upstreams have fixed names".to_owned());
+    let (server, mut path) = split(rest);
+    if has_variable(server) {
+        return pass_by_name(scope, server, path);
     }
-    let (server, path) = split(rest);
+    // With a variable in it, what is passed on stands there as a whole.
+    if has_variables {
+        scope.passed_path = passed_path(path);
+        path = "";
+    }
     let known = scope.facts.has_upstream(scope.level, server);
     let address = if known { server.to_owned() } else { with_port(server) };
-    scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
+    scope.set("proxy_pass", string(&format!("http://{address}{path}")));
     scope.proxy_host =
         if server.starts_with("unix:") { "localhost" } else { without_usual_port(server) }.to_owned();
-    let known_or_has_port = known || server == scope.pass.as_ref().map_or("", |pass| &pass.server);
-    let text = if known_or_has_port { url.clone() } else { format!("http://{}{path}", with_port(server)) };
-    scope.set("proxy_pass", string(&text));
-    Ok(None)
+    scope.pass = Some(Pass { server: address, around: ("http://", path.to_owned()) });
+    Ok(scope.passed_path.is_some().then(|| CHANGED.to_owned()))
+}
+
+/// The upstream of the name that a variable gives.
+fn pass_by_name(scope: &mut Scope, server: &str, path: &str) -> Verdict {
+    if !scope.facts.has_http_upstreams() || server.contains(':') {
+        return Err("a variable gives the name of an upstream in drover, not an address".to_owned());
+    }
+    scope.passed_path = passed_path(path);
+    scope.set("proxy_pass", string(&format!("http://{server}")));
+    let changes = scope.passed_path.is_some();
+    scope.proxy_host = server.to_owned();
+    scope.pass = Some(Pass { server: server.to_owned(), around: ("http://", String::new()) });
+    let name = "the variable gives the name of an upstream, not an address";
+    Ok(Some(if changes { format!("{name}; {CHANGED}") } else { name.to_owned() }))
+}
+
+/// What the path is changed to, with `?` at its end where the query is left out; none where it stays as it is.
+fn passed_path(path: &str) -> Option<String> {
+    let usual = ["", "$request_uri", "$uri$is_args$args", "$document_uri$is_args$args"];
+    if usual.contains(&path) {
+        return None;
+    }
+    match path.strip_suffix("$is_args$args").or(path.strip_suffix("?$args")) {
+        Some(path) => Some(path.to_owned()),
+        None => Some(format!("{path}?")),
+    }
 }
 
 /// The server, and what stands behind it. The path of a unix socket ends at a colon.
@@ -276,10 +308,18 @@ fn next_upstream(scope: &mut Scope, directive: &Directive) -> Verdict {
     Ok(None)
 }
 
-fn proxy_redirect(_: &mut Scope, directive: &Directive) -> Verdict {
+fn proxy_redirect(scope: &mut Scope, directive: &Directive) -> Verdict {
     match directive.arguments.as_slice() {
-        [off] if off == "off" => Ok(None),
-        [default] if default == "default" => Ok(Some("the field Location is passed on as it is".to_owned())),
-        _ => Err("the field Location is passed on as it is".to_owned()),
+        [off] if off == "off" => {
+            scope.redirects.clear();
+            scope.redirects_by_default = false;
+        }
+        [default] if default == "default" => scope.redirects_by_default = true,
+        [from, to] if !from.starts_with('~') && !has_variable(from) && !has_variable(to) => {
+            scope.redirects.push((from.clone(), to.clone()));
+            scope.redirects_by_default = false;
+        }
+        _ => return Err("drover puts fixed texts in place of fixed texts".to_owned()),
     }
+    Ok(None)
 }

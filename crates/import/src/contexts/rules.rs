@@ -4,8 +4,8 @@ use regex::bytes::RegexBuilder;
 
 use super::exactly;
 use crate::convert::Scope;
-use crate::document::{Table, inline_table, key, string};
-use crate::mapping::Level::{Http, Location, Server};
+use crate::document::{inline_table, string};
+use crate::mapping::Level::{Location, Server};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
 
@@ -25,8 +25,9 @@ pub(super) const ROWS: &[Row] = &[
         directive: "break",
         becomes: "drover's rules end by themselves",
         levels: RULES,
-        how: How::Unsupported,
+        how: How::By(ended),
     },
+    Row { directive: "limit_except", becomes: "rules", levels: &[Location], how: How::By(limit_except) },
     Row { directive: "rewrite_log", becomes: "the debug log tells", levels: RULES, how: How::Nothing },
     Row {
         directive: "uninitialized_variable_warn",
@@ -34,8 +35,6 @@ pub(super) const ROWS: &[Row] = &[
         levels: RULES,
         how: How::Nothing,
     },
-    Row { directive: "map", becomes: "maps", levels: &[Http], how: How::By(map) },
-    Row { directive: "geo", becomes: "maps", levels: &[Http], how: How::By(geo) },
 ];
 
 /// An expression as TOML, if drover can use it: there is no looking around and no referring back.
@@ -107,7 +106,8 @@ fn answer_of(scope: &Scope, directive: &Directive) -> Result<String, String> {
         200..=599 if text.is_empty() => {}
         200..=599 => {
             fields.push(("body", string(text)));
-            fields.push(("content_type", string(&scope.default_type)));
+            let kind = super::content::with_charset(&scope.default_type, scope.charset.as_deref());
+            fields.push(("content_type", string(&kind)));
         }
         _ => return Err(format!("{status} is no status of a final response")),
     }
@@ -123,6 +123,32 @@ fn answered(scope: &mut Scope, directive: &Directive) -> Verdict {
         false => scope.push("rules", rule(None, vec![("return", answer)])),
     }
     Ok(has_body.then(|| "the type is the default one, whatever the path's extension".to_owned()))
+}
+
+/// Rules that follow would be left out.
+fn ended(scope: &mut Scope, _: &Directive) -> Verdict {
+    match scope.rules_are_over {
+        true => Ok(None),
+        false => Err("a rule ends the others only where it rewrites or answers".to_owned()),
+    }
+}
+
+/// Other methods are refused, if nothing else is said of them. GET lets HEAD in, too.
+fn limit_except(scope: &mut Scope, directive: &Directive) -> Verdict {
+    let inner: Vec<&Directive> = directive.inner().collect();
+    let refuses = matches!(inner.as_slice(), [only] if only.name == "deny" && only.arguments == ["all"]);
+    if !refuses {
+        scope.close();
+        return Err("drover refuses other methods to everybody; what it guards is closed".to_owned());
+    }
+    let mut methods: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    let one_of = string(&format!("^({})$", methods.join("|")));
+    let when = [("text", string("$request_method")), ("matches", one_of), ("not", "true".to_owned())];
+    scope.push("rules", rule(Some(&inline_table(&when)), vec![("return", "{ status = 403 }".to_owned())]));
+    Ok(None)
 }
 
 fn condition(scope: &mut Scope, directive: &Directive) -> Verdict {
@@ -167,79 +193,4 @@ fn when(arguments: &[String]) -> Result<String, String> {
         Some("!~*") => Ok(compared("matches", expression(&format!("(?i){operand}"))?, true)),
         Some(sign) => Err(format!("`{sign}` compares nothing")),
     }
-}
-
-fn map(scope: &mut Scope, directive: &Directive) -> Verdict {
-    let [of, name] = exactly(&directive.arguments)?;
-    let mut entries = Vec::new();
-    let (mut patterns, mut values) = (Vec::new(), Table::new(""));
-    for entry in directive.inner() {
-        let Ok([value]) = exactly(&entry.arguments) else {
-            match entry.name.as_str() {
-                "volatile" => continue,
-                name => return Err(format!("drover's maps have nothing like `{name}`")),
-            }
-        };
-        match entry.name.as_str() {
-            "default" => entries.push(("default", string(value))),
-            "hostnames" | "include" => {
-                return Err(format!("drover's maps have nothing like `{}`", entry.name));
-            }
-            text => match text.strip_prefix('~') {
-                Some(pattern) => {
-                    let pattern = match pattern.strip_prefix('*') {
-                        Some(pattern) => format!("(?i){pattern}"),
-                        None => pattern.to_owned(),
-                    };
-                    let fields = [("matches", expression(&pattern)?), ("value", string(value))];
-                    patterns.push(inline_table(&fields));
-                }
-                None => values.set(&key(text.strip_prefix('\\').unwrap_or(text)), string(value)),
-            },
-        }
-    }
-    if !patterns.is_empty() {
-        entries.push(("patterns", format!("[{}]", patterns.join(", "))));
-    }
-    write_map(scope, name, of, entries, "values", values)
-}
-
-fn geo(scope: &mut Scope, directive: &Directive) -> Verdict {
-    let (of, name) = match directive.arguments.as_slice() {
-        [name] => ("$remote_addr", name),
-        [of, name] => (of.as_str(), name),
-        _ => return Err("a variable is expected".to_owned()),
-    };
-    let (mut entries, mut networks) = (Vec::new(), Table::new(""));
-    for entry in directive.inner() {
-        let [value] = exactly(&entry.arguments)?;
-        match entry.name.as_str() {
-            "default" => entries.push(("default", string(value))),
-            name if name.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && !name.contains('-') => {
-                networks.set(&key(name), string(value));
-            }
-            name => return Err(format!("drover's maps have nothing like `{name}`")),
-        }
-    }
-    write_map(scope, name, of, entries, "networks", networks)
-}
-
-fn write_map(
-    scope: &mut Scope,
-    name: &str,
-    of: &str,
-    entries: Vec<(&str, String)>,
-    kind: &str,
-    listed: Table,
-) -> Verdict {
-    let name = name.strip_prefix('$').ok_or_else(|| format!("`{name}` is no variable"))?;
-    let mut table = Table::new(&format!("[http.maps.{}]", key(name)));
-    scope.take_comments().iter().for_each(|text| table.comment(text));
-    table.set("of", string(of));
-    entries.into_iter().for_each(|(key, value)| table.set(key, value));
-    scope.behind.push(table);
-    if !listed.is_empty() {
-        scope.behind.push(listed.under(&format!("[http.maps.{}.{kind}]", key(name))));
-    }
-    Ok(None)
 }

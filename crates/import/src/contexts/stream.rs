@@ -1,6 +1,7 @@
 //! TCP and UDP passed on.
 
 use super::exactly;
+use super::logs::further_error_log;
 use crate::convert::{Pass, Scope, Setting};
 use crate::document::{Table, inline_table, key, string};
 use crate::mapping::Level::{Stream, StreamServer};
@@ -43,7 +44,12 @@ pub(super) const ROWS: &[Row] = &[
     row("map_hash_max_size", "tables have the size they need", EITHER, How::Nothing),
     row("map_hash_bucket_size", "tables have the size they need", EITHER, How::Nothing),
     row("limit_conn_log_level", "refusals are warnings", EITHER, How::Nothing),
-    row("error_log", "drover has one log for the whole daemon", EITHER, How::Unsupported),
+    row(
+        "error_log",
+        "drover has one log for the whole daemon",
+        &[Stream, StreamServer],
+        How::By(further_error_log),
+    ),
     row(
         "set_real_ip_from",
         "of a listener with `proxy_protocol`, all peers are trusted",

@@ -1,7 +1,7 @@
 //! Variables: those that drover calls otherwise, and those that it does not have.
 
 use crate::mapping::Level;
-use crate::tree::Directive;
+use crate::tree::{Directive, Node};
 
 /// nginx's name and drover's, where they differ.
 const RENAMED: &[(&str, &str)] = &[("binary_remote_addr", "remote_addr")];
@@ -93,14 +93,23 @@ pub(crate) fn translated(level: Level, directive: &Directive) -> Result<(Directi
     if untouched {
         return Ok((translated, None));
     }
-    for argument in &mut translated.arguments {
-        *argument = text(level, argument, &mut missing, is_log);
-    }
+    translate(level, &mut translated, &mut missing, is_log);
     match missing.as_slice() {
         [] => Ok((translated, None)),
         [first, ..] if !is_log => Err(format!("drover has no variable `${first}`")),
         names => {
             Ok((translated, Some(format!("drover has no ${}: an empty value is logged", names.join(", $")))))
+        }
+    }
+}
+
+fn translate(level: Level, directive: &mut Directive, missing: &mut Vec<String>, is_log: bool) {
+    for argument in &mut directive.arguments {
+        *argument = text(level, argument, missing, is_log);
+    }
+    for node in directive.block.iter_mut().flatten() {
+        if let Node::Directive(inner) = node {
+            translate(level, inner, missing, is_log);
         }
     }
 }

@@ -89,11 +89,6 @@ impl Converter {
                  HTTP/1.0",
             ),
             (
-                passes && !facts.says("proxy_redirect"),
-                "no `proxy_redirect`: Location of a server's answer is passed on as it is; nginx puts its own address in \
-                 place of the server's",
-            ),
-            (
                 http && ["root", "alias"].iter().any(|name| facts.says(name)),
                 "symbolic links that lead out of a root are not followed",
             ),

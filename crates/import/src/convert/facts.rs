@@ -1,6 +1,6 @@
 //! What is known of the whole configuration before any of it is converted.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::directories::Directories;
 use crate::mapping::Level;
@@ -14,6 +14,11 @@ pub(crate) struct Facts {
     stream_upstreams: HashSet<String>,
     /// Blocks `map` of streams.
     pub(crate) stream_maps: Vec<Directive>,
+    /// Variables of blocks `map`, and those that `expires` uses, with their sign.
+    maps: HashSet<String>,
+    times: HashSet<String>,
+    /// Variables that `set` gives a value: that, if it is a text without variables and the only one.
+    set: HashMap<String, Option<String>>,
     /// Names of all directives that stand somewhere.
     names: HashSet<String>,
 }
@@ -40,8 +45,48 @@ impl Facts {
     fn note_names(&mut self, block: &Directive) {
         for inner in block.inner() {
             self.names.insert(inner.name.clone());
+            self.note(inner);
             self.note_names(inner);
         }
+    }
+
+    fn note(&mut self, directive: &Directive) {
+        match (directive.name.as_str(), directive.arguments.as_slice()) {
+            ("map" | "geo" | "split_clients", [.., name]) => _ = self.maps.insert(name.clone()),
+            ("expires", [.., name]) if name.starts_with('$') => _ = self.times.insert(name.clone()),
+            ("set", [name, value]) => {
+                let constant = (!value.contains('$')).then(|| value.clone());
+                let known = self.set.entry(name.clone()).or_insert_with(|| constant.clone());
+                if *known != constant {
+                    *known = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a variable, with its sign, is that of a map.
+    pub(crate) fn has_map(&self, name: &str) -> bool {
+        self.maps.contains(name)
+    }
+
+    /// Whether a map gives times of `expires`.
+    pub(crate) fn is_of_times(&self, name: &str) -> bool {
+        self.times.contains(name)
+    }
+
+    /// A text with the values of those variables that are always the same.
+    pub(crate) fn with_constants(&self, text: &str) -> String {
+        let mut names: Vec<&String> = self.set.keys().filter(|name| !self.maps.contains(*name)).collect();
+        // `$ab` is not `$a` and a `b`.
+        names.sort_by_key(|name| usize::MAX - name.len());
+        names.iter().fold(text.to_owned(), |text, name| match &self.set[*name] {
+            Some(value) => {
+                let braced = format!("${{{}}}", &name[1.min(name.len())..]);
+                text.replace(&braced, value).replace(name.as_str(), value)
+            }
+            None => text,
+        })
     }
 
     /// Whether the service that a level belongs to has an upstream of this name.
@@ -50,6 +95,11 @@ impl Facts {
             true => self.stream_upstreams.contains(name),
             false => self.http_upstreams.contains(name),
         }
+    }
+
+    /// Whether the HTTP service has upstreams with names.
+    pub(crate) fn has_http_upstreams(&self) -> bool {
+        !self.http_upstreams.is_empty()
     }
 
     /// Whether a directive of this name stands anywhere.

@@ -6,13 +6,21 @@ use crate::tree::{Comment, Directive, Node};
 /// The configuration with such directives in the block around the servers, with the comments that belong to them.
 pub(super) fn hoisted(nodes: &[Node]) -> Vec<Node> {
     let mut nodes = nodes.to_vec();
+    let is_log = |node: &Node| matches!(node, Node::Directive(directive) if directive.name == "error_log");
+    let has_log = nodes.iter().any(is_log);
+    let mut logs = Vec::new();
     for node in &mut nodes {
         if let Node::Directive(directive) = node
             && directive.name == "http"
         {
             hoist(directive);
+            // Where none stands outside, it is the daemon's.
+            if !has_log {
+                logs.extend(take(directive, &["error_log".to_owned()]));
+            }
         }
     }
+    nodes.extend(logs);
     nodes
 }
 

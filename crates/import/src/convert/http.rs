@@ -13,6 +13,7 @@ impl Converter {
         comments.iter().for_each(|text| scope.comment(text));
         let left = self.block(&mut scope, block.block.as_deref().unwrap_or_default(), &[]);
         self.note(block, Outcome::CarriedOver, "");
+        contexts::write_charsets(&mut scope);
         self.default_http(&mut scope);
         let mut servers = Vec::new();
         for (comments, inner) in left.inner.iter().filter(|(_, inner)| inner.name == "upstream") {
@@ -66,6 +67,7 @@ impl Converter {
     fn rest_of_server(&mut self, mut scope: Scope, handed: &[&Directive]) -> Vec<Table> {
         scope.set("path", string("/"));
         self.block(&mut scope, &[], handed);
+        scope.without_proxy();
         scope.finish()
     }
 
@@ -82,6 +84,8 @@ impl Converter {
         comments.iter().for_each(|text| scope.comment(text));
         match contexts::path(&block.arguments) {
             Ok(path) => {
+                scope.expression = contexts::expression_of(&block.arguments);
+                scope.plain_path = block.arguments.last().cloned().unwrap_or_default();
                 scope.path.clone_from(&path);
                 scope.set("path", path);
             }
@@ -96,6 +100,9 @@ impl Converter {
         let mut nested = Vec::new();
         for (comments, inner) in &left.inner {
             nested.extend(self.location(&scope, comments, inner, &left.down, depth + 1));
+        }
+        if scope.pass.is_none() && nested.is_empty() {
+            scope.without_proxy();
         }
         let mut tables = scope.finish();
         tables.extend(nested);

@@ -6,6 +6,7 @@
 
 mod defaults;
 mod facts;
+mod fields;
 mod hoist;
 mod http;
 mod scope;
@@ -16,7 +17,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 pub(crate) use facts::Facts;
-pub(crate) use scope::{Field, Scope};
+pub(crate) use fields::Field;
+pub(crate) use scope::Scope;
 use upstreams::Upstream;
 pub(crate) use upstreams::{Pass, Setting, service};
 
@@ -91,6 +93,9 @@ impl Converter {
         for node in nodes {
             if let Node::Directive(directive) = node {
                 scope.refusals.note(directive);
+                if let ("charset", [name]) = (directive.name.as_str(), directive.arguments.as_slice()) {
+                    scope.charset = (name != "off").then(|| name.clone());
+                }
                 if directive.name == "default_type" {
                     directive.arguments.iter().for_each(|kind| scope.default_type.clone_from(kind));
                 }
@@ -99,7 +104,8 @@ impl Converter {
         for directive in handed.iter().filter(|directive| !says(&directive.name)) {
             self.directive(scope, directive, &mut left);
         }
-        for node in nodes {
+        for (at, node) in nodes.iter().enumerate() {
+            scope.rules_are_over = !nodes[at + 1..].iter().any(is_rule);
             match node {
                 Node::Comment(Comment { text, behind: true }) => scope.comment_behind(text),
                 Node::Comment(Comment { text, behind: false }) => scope.comment(text),
@@ -152,6 +158,12 @@ impl Converter {
         self.note(directive, Outcome::NotSupported, reason);
         scope.comment(&format!("not carried over ({reason}): {}", directive.line()));
     }
+}
+
+/// Whether it is a step of the rewrite module.
+fn is_rule(node: &Node) -> bool {
+    let is_one = |name: &str| ["if", "set", "rewrite", "return"].contains(&name);
+    matches!(node, Node::Directive(directive) if is_one(&directive.name))
 }
 
 /// Whether directives of these names are one list, which is inherited as a whole or not at all.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::fields::{Field, Fields};
 use crate::contexts::limits::Refusals;
 use crate::convert::{Facts, Pass, Setting};
 use crate::document::{Table, inline_table, list, string};
@@ -17,8 +18,21 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
-    /// The location's path, as TOML.
+    /// What texts are encoded in, if it is said.
+    pub(crate) charset: Option<String>,
+    /// The location's path, and as TOML.
+    pub(crate) plain_path: String,
     pub(crate) path: String,
+    /// The location's expression, as TOML.
+    pub(crate) expression: Option<String>,
+    /// What servers call themselves where they send clients, and what stands in its place.
+    pub(crate) redirects: Vec<(String, String)>,
+    /// nginx's own such pair counts.
+    pub(crate) redirects_by_default: bool,
+    /// The path that takes the place of the request's where it is passed on.
+    pub(crate) passed_path: Option<String>,
+    /// No step of the rewrite module follows the directive at hand.
+    pub(crate) rules_are_over: bool,
     pub(crate) facts: Rc<Facts>,
     /// What the block passes on to.
     pub(crate) pass: Option<Pass>,
@@ -32,26 +46,13 @@ pub(crate) struct Scope {
     pending: Vec<String>,
     /// The table of the main level that was written to last.
     last: Option<usize>,
-    fields: Vec<Field>,
-    /// Fields that responses lose before they get any.
-    hidden: Vec<String>,
+    fields: Fields,
     pub(crate) request_fields: Vec<(String, String)>,
     /// Lists that several directives add to, by key; as TOML.
     lists: Vec<(&'static str, Vec<String>)>,
     /// Tables that stand behind this one.
     pub(crate) behind: Vec<Table>,
 }
-
-/// A field that responses get.
-pub(crate) struct Field {
-    pub(crate) name: String,
-    pub(crate) value: String,
-    /// On responses with any status.
-    pub(crate) always: bool,
-}
-
-/// The statuses of responses that `add_header` changes unless it says `always`.
-const USUAL_STATUSES: &str = "[200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
 impl Scope {
     pub(crate) fn new(level: Level, header: &str, facts: &Rc<Facts>) -> Scope {
@@ -61,7 +62,14 @@ impl Scope {
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
+            charset: None,
+            plain_path: String::new(),
             path: String::new(),
+            expression: None,
+            redirects: Vec::new(),
+            redirects_by_default: true,
+            passed_path: None,
+            rules_are_over: false,
             facts: Rc::clone(facts),
             pass: None,
             proxy_host: String::new(),
@@ -69,8 +77,7 @@ impl Scope {
             is_closed: false,
             pending: Vec::new(),
             last: None,
-            fields: Vec::new(),
-            hidden: Vec::new(),
+            fields: Fields::default(),
             request_fields: Vec::new(),
             lists: Vec::new(),
             behind: Vec::new(),
@@ -82,6 +89,8 @@ impl Scope {
         Scope {
             default_type: self.default_type.clone(),
             refusals: self.refusals,
+            fields: self.fields.inside(),
+            charset: self.charset.clone(),
             of_upstream: self.of_upstream.clone(),
             ..Scope::new(level, header, &self.facts)
         }
@@ -115,6 +124,11 @@ impl Scope {
         self.set(key, value);
         self.comment_behind(why);
         self.pending = pending;
+    }
+
+    /// Leaves out how requests are passed on, where none are.
+    pub(crate) fn without_proxy(&mut self) {
+        self.table.unset_beneath("proxy.");
     }
 
     /// Whether a key of the table is set.
@@ -160,44 +174,28 @@ impl Scope {
 
     /// Adds a field to responses.
     pub(crate) fn add_field(&mut self, field: Field) {
-        self.fields.push(field);
+        self.fields.add(field);
         self.write_fields();
     }
 
     /// Takes a field out of responses.
     pub(crate) fn hide_field(&mut self, name: &str) {
-        self.hidden.push(string(name));
+        self.fields.hide(name);
+        self.write_fields();
+    }
+
+    /// Sets the field Cache-Control of responses, or leaves it as it is.
+    pub(crate) fn set_times(&mut self, times: Option<String>) {
+        self.fields.set_times(times);
         self.write_fields();
     }
 
     fn write_fields(&mut self) {
-        let removed = (!self.hidden.is_empty()).then(|| inline_table(&[("remove", list(&self.hidden))]));
-        let added = [true, false].into_iter().flat_map(|always| self.changes(always));
-        let changes: Vec<String> = removed.into_iter().chain(added).collect();
-        let text = if let [change] = changes.as_slice() { change.clone() } else { lines(&changes) };
-        self.set("headers", text);
-    }
-
-    /// Changes that add fields: a name stands once in each.
-    fn changes(&self, always: bool) -> Vec<String> {
-        let mut changes: Vec<Vec<&Field>> = Vec::new();
-        for field in self.fields.iter().filter(|field| field.always == always) {
-            let has_it = |change: &Vec<&Field>| change.iter().any(|known| known.name == field.name);
-            match changes.last_mut().filter(|change| !has_it(change)) {
-                Some(change) => change.push(field),
-                None => changes.push(vec![field]),
-            }
-        }
-        let written = |change: &Vec<&Field>| {
-            let fields: Vec<_> =
-                change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
-            let mut parts = vec![("add", inline_table(&fields))];
-            if !always {
-                parts.push(("statuses", USUAL_STATUSES.to_owned()));
-            }
-            inline_table(&parts)
+        let text = match self.fields.changes().as_slice() {
+            [change] => change.clone(),
+            changes => lines(changes),
         };
-        changes.iter().map(written).collect()
+        self.set("headers", text);
     }
 
     /// Sets a field of requests that are passed on; of several of one name the last counts.
@@ -267,6 +265,7 @@ impl Scope {
 fn lines(values: &[String]) -> String {
     match values {
         [value] => format!("[{value}]"),
+        [] => "[]".to_owned(),
         values => {
             let lines: String = values.iter().map(|value| format!("    {value},\n")).collect();
             format!("[\n{lines}]")

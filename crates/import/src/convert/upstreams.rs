@@ -1,7 +1,7 @@
 //! Upstreams, and the settings that nginx has where requests are passed on and drover has in the upstream.
 
 use super::{Converter, Scope};
-use crate::document::{Table, key, list, string};
+use crate::document::{Table, inline_table, key, list, string};
 use crate::mapping::Level;
 use crate::report::Outcome;
 use crate::tree::Directive;
@@ -60,6 +60,7 @@ impl Converter {
     pub(super) fn settle_pass(&mut self, scope: &mut Scope) {
         let Some(pass) = scope.pass.clone() else { return };
         if !scope.level.is_of_streams() {
+            settle_path(scope);
             settle_host(scope);
         }
         let settings = scope.of_upstream.clone();
@@ -147,6 +148,14 @@ impl Converter {
     }
 }
 
+/// The last rule of the location changes the path to what is passed on.
+fn settle_path(scope: &mut Scope) {
+    let Some(to) = scope.passed_path.take() else { return };
+    let expression = scope.expression.clone().unwrap_or_else(|| string("^"));
+    let rule = [("rewrite", expression), ("to", string(&to)), ("then", string("break"))];
+    scope.push("rules", inline_table(&rule));
+}
+
 /// nginx tells servers their own name unless it is told another. drover passes on what the client says.
 fn settle_host(scope: &mut Scope) {
     let host = string(&scope.proxy_host);
@@ -157,9 +166,30 @@ fn settle_host(scope: &mut Scope) {
     match scope.request_fields.iter().position(is_host) {
         Some(at) if scope.request_fields[at].1 == string("$http_host") => _ = scope.request_fields.remove(at),
         Some(_) => {}
-        None => scope.request_fields.insert(0, ("Host".to_owned(), host)),
+        None => {
+            scope.request_fields.insert(0, ("Host".to_owned(), host));
+            // A server that is told its own name sends clients to it.
+            if scope.redirects_by_default && !scope.proxy_host.starts_with('$') {
+                let pair = default_redirect(scope);
+                scope.redirects.push(pair);
+            }
+        }
     }
     scope.write_request_fields();
+    if !scope.redirects.is_empty() {
+        let pairs: Vec<(&str, String)> =
+            scope.redirects.iter().map(|(from, to)| (from.as_str(), string(to))).collect();
+        scope.set("proxy.redirects", inline_table(&pairs));
+    }
+}
+
+/// What is passed on to, and the location's path in its place.
+fn default_redirect(scope: &Scope) -> (String, String) {
+    let path = scope.pass.as_ref().map_or("", |pass| &pass.around.1);
+    match path {
+        "" => (format!("http://{}/", scope.proxy_host), "/".to_owned()),
+        path => (format!("http://{}{path}", scope.proxy_host), scope.plain_path.clone()),
+    }
 }
 
 /// Servers that drover tries unless told otherwise.

@@ -5,6 +5,7 @@ use ratatui::layout::{Alignment, Constraint, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Padding, Row, Table};
 
+use super::narrowed;
 use super::theme::Theme;
 use crate::app::App;
 use crate::figures::{figure, rate};
@@ -19,8 +20,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let Some(status) = app.status() else { return };
     let right = |text: String| Cell::new(Line::from(text).alignment(Alignment::Right));
     let row = |listener: &Listener| {
-        let waiting = match (listener.waiting, listener.backlog_granted) {
-            (Some(waiting), Some(granted)) => format!("{waiting}/{}", granted * listener.sockets),
+        let waiting = match (listener.waiting, listener.backlog_granted, listener.waiting_bytes) {
+            (Some(waiting), Some(granted), _) => format!("{waiting}/{}", granted * listener.sockets),
+            (_, _, Some(bytes)) => format!("{}B", figure(bytes as f64)),
             _ => "?".to_owned(),
         };
         let row = Row::new([
@@ -46,5 +48,5 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     .header(Row::new(titles).style(theme.title))
     .column_spacing(1)
     .block(Block::new().padding(Padding::top(u16::from(area.height > 3))));
-    frame.render_widget(table, area);
+    frame.render_widget(table, narrowed(area));
 }

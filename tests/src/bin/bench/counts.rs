@@ -1,10 +1,9 @@
 //! System calls and instructions per request, each from a run of its own: counting changes the timing.
 
 use std::ffi::OsString;
-use std::process::{Command, Stdio};
 
 use drover_tests::http::Client;
-use drover_tests::{Directory, eventually, packages, process};
+use drover_tests::{Directory, eventually, packages, process, strace};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -17,32 +16,9 @@ const TRACED: u32 = 2;
 
 /// The system calls a worker makes per request under load.
 pub(crate) fn system_calls(server: &Server, row: &Row, wrk: &Wrk) -> Result<f64, String> {
-    let strace = packages::tool("strace", "strace")?;
-    let (table, said) = (server.directory.join("calls.txt"), server.directory.join("strace.txt"));
-    let errors = std::fs::File::create(&said).map_err(|error| error.to_string())?;
-    let mut child = Command::new(strace)
-        .args(["-c", "-f", "-p", &server.worker.to_string(), "-o"])
-        .arg(&table)
-        .stdin(Stdio::null())
-        .stderr(errors)
-        .spawn()
-        .map_err(|error| format!("strace: {error}"))?;
-    eventually("strace attaches", || {
-        let attached = std::fs::read_to_string(&said).is_ok_and(|text| text.contains("attached"));
-        (attached || child.try_wait().is_ok_and(|ended| ended.is_some())).then_some(())
-    });
-    let outcome = wrk.run(server, row, TRACED);
-    process::send(Pid::from_raw(child.id() as i32), Signal::SIGINT);
-    child.wait().map_err(|error| error.to_string())?;
-    let text = std::fs::read_to_string(&table).map_err(|error| format!("strace: {error}"))?;
-    let calls = total_calls(&text).ok_or_else(|| format!("strace says\n{text}"))?;
-    Ok(calls as f64 / outcome?.requests as f64)
-}
-
-/// `100.00    1.234567           1   1234567        12 total`
-fn total_calls(table: &str) -> Option<u64> {
-    let line = table.lines().find(|line| line.trim_end().ends_with(" total"))?;
-    line.split_whitespace().nth(3)?.parse().ok()
+    let load = || wrk.run(server, row, TRACED);
+    let (outcome, calls) = strace::count(&server.directory, server.worker, load)?;
+    Ok(calls as f64 / outcome.requests as f64)
 }
 
 /// The instructions a worker executes outside the kernel for one request: those of a run with many requests,
@@ -113,19 +89,4 @@ fn ask(server: &Server, row: &Row, requests: u32) -> Result<(), String> {
         left -= at_once;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_total_of_strace() {
-        let table = "% time     seconds  usecs/call     calls    errors syscall\n\
-            ------ ----------- ----------- --------- --------- ----------------\n \
-            60.00    0.000600           1       600           recvfrom\n \
-            ------ ----------- ----------- --------- --------- ----------------\n\
-            100.00    0.001000           1      1000         2 total\n";
-        assert_eq!(total_calls(table), Some(1000));
-    }
 }

@@ -106,7 +106,7 @@ fn measure_row(
     for round in 0..options.rounds {
         progress(&format!("{}: round {} of {}", row.name, round + 1, options.rounds));
         for (server, (_, figures)) in servers.iter().zip(&mut figures) {
-            figures.rounds.push(figures::measure(server, row, wrk, options.seconds)?);
+            figures.rounds.0.push(figures::measure(server, row, wrk, options.seconds)?);
         }
     }
     progress("");

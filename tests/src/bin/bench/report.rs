@@ -1,8 +1,9 @@
 //! The table in the terminal, and the same as JSON.
 
+use drover_tests::rounds::{Round, grouped, percent, ratio};
 use serde_json::{Value, json};
 
-use crate::figures::{Figures, Round};
+use crate::figures::Figures;
 use crate::idle;
 use crate::options::Options;
 use crate::rows::Row;
@@ -45,38 +46,18 @@ pub(crate) fn row(row: &Row, figures: &[(Kind, Figures)]) {
     for (kind, figures) in figures {
         println!(
             "{kind:8}{:>8.2}{:>9.2}{:>9.2}{:>15}{:>12}{:>15}{:>8}{:>8}{:>15}{:>12}",
-            figures.median(|round| round.user),
-            figures.median(|round| round.system),
-            figures.median(Round::total),
-            ratio(figures.ratio(first, Round::total)),
-            grouped(figures.median(|round| round.rate)),
-            ratio(figures.ratio(first, |round| round.rate)),
-            percent(figures.median(Round::busy)),
+            figures.rounds.median(|round| round.user),
+            figures.rounds.median(|round| round.system),
+            figures.rounds.median(Round::total),
+            ratio(figures.rounds.ratio(&first.rounds, Round::total)),
+            grouped(figures.rounds.median(|round| round.rate)),
+            ratio(figures.rounds.ratio(&first.rounds, |round| round.rate)),
+            percent(figures.rounds.median(Round::busy)),
             figures.calls.map_or("-".to_owned(), |calls| format!("{calls:.2}")),
             figures.instructions.map_or("-".to_owned(), grouped),
             grouped(figures.response_bytes as f64),
         );
     }
-}
-
-fn ratio((ratio, spread): (f64, f64)) -> String {
-    format!("{ratio:.2} ±{spread:.2}")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
-fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Bytes for each idle connection.
@@ -104,15 +85,15 @@ fn leads(row: &Row, figures: &[(Kind, Figures)]) -> Vec<String> {
     let Some(((first, base), peers)) = figures.split_first() else { return Vec::new() };
     let mut lines = Vec::new();
     for (kind, peer) in peers {
-        let (time, time_spread) = peer.ratio(base, Round::total);
-        let (rate, rate_spread) = peer.ratio(base, |round| round.rate);
+        let (time, time_spread) = peer.rounds.ratio(&base.rounds, Round::total);
+        let (rate, rate_spread) = peer.rounds.ratio(&base.rounds, |round| round.rate);
         if time < 1.0 - EVEN {
             let sure = certainty(1.0 - time, time_spread);
             lines.push(format!("{}: {kind} needs {time:.2} of the CPU time of {first}{sure}", row.name));
         }
         if rate > 1.0 + EVEN {
             let sure = certainty(rate - 1.0, rate_spread);
-            let busy = base.median(Round::busy);
+            let busy = base.rounds.median(Round::busy);
             let bound = match busy < CLIENT_BOUND {
                 true => format!("; the client sets the pace, {first} is busy {}", percent(busy)),
                 false => String::new(),
@@ -144,12 +125,12 @@ fn json_row(row: &Row, figures: &[(Kind, Figures)]) -> Value {
         .map(|(kind, figures, first)| {
             json!({
                 "server": kind.to_string(),
-                "user_us": figures.median(|round| round.user),
-                "system_us": figures.median(|round| round.system),
-                "requests_per_second": figures.median(|round| round.rate),
-                "cpu_ratio": figures.ratio(first, Round::total).0,
-                "busy": figures.median(Round::busy),
-                "rate_ratio": figures.ratio(first, |round| round.rate).0,
+                "user_us": figures.rounds.median(|round| round.user),
+                "system_us": figures.rounds.median(|round| round.system),
+                "requests_per_second": figures.rounds.median(|round| round.rate),
+                "cpu_ratio": figures.rounds.ratio(&first.rounds, Round::total).0,
+                "busy": figures.rounds.median(Round::busy),
+                "rate_ratio": figures.rounds.ratio(&first.rounds, |round| round.rate).0,
                 "system_calls": figures.calls,
                 "instructions": figures.instructions,
                 "response_bytes": figures.response_bytes,
@@ -157,16 +138,4 @@ fn json_row(row: &Row, figures: &[(Kind, Figures)]) -> Value {
         })
         .collect();
     json!({ "row": row.name, "servers": servers })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_thousands() {
-        assert_eq!(grouped(1_234_567.4), "1,234,567");
-        assert_eq!(grouped(999.0), "999");
-        assert_eq!(grouped(0.0), "0");
-    }
 }

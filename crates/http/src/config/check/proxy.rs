@@ -27,7 +27,7 @@ pub(super) fn check(http: &Http, known: &KnownNames, findings: &mut Findings) {
 
 fn check_location(location: &Location, http: &Http, known: &KnownNames, findings: &mut Findings) {
     if let Some(pass) = &location.proxy_pass {
-        check_pass(pass, location, http, findings);
+        check_pass(pass, location, http, known, findings);
     }
     if let Some(proxy) = &location.proxy {
         check_proxy(proxy, known, findings);
@@ -49,7 +49,13 @@ fn check_name(name: &str, place: Option<drover_config::Place>, findings: &mut Fi
     }
 }
 
-fn check_pass(pass: &Located<String>, location: &Location, http: &Http, findings: &mut Findings) {
+fn check_pass(
+    pass: &Located<String>,
+    location: &Location,
+    http: &Http,
+    known: &KnownNames,
+    findings: &mut Findings,
+) {
     let parsed = match ProxyPass::parse(pass) {
         Ok(parsed) => parsed,
         Err(what) => {
@@ -60,7 +66,14 @@ fn check_pass(pass: &Located<String>, location: &Location, http: &Http, findings
             return;
         }
     };
-    if !http.upstreams.contains_key(parsed.server) && upstreams::address(parsed.server).is_none() {
+    if parsed.server.contains('$') {
+        check_text(pass, known, findings);
+        if http.upstreams.is_empty() {
+            findings
+                .error(pass.place(), "`proxy_pass` can name no upstream")
+                .label("there is none in [http.upstreams]");
+        }
+    } else if !http.upstreams.contains_key(parsed.server) && upstreams::address(parsed.server).is_none() {
         let help = match nearest(parsed.server, http.upstreams.keys().map(String::as_str)) {
             Some(near) => format!("did you mean \"http://{near}\"?"),
             None => format!(

@@ -13,6 +13,7 @@ use super::reframe::Reframe;
 use super::respond::{self, Terms};
 use super::spool::Spool;
 use super::upload::flush;
+use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -51,6 +52,8 @@ pub(super) enum End {
     },
     /// Its head is, and what follows is another protocol.
     Upgraded,
+    /// It is an error with this status, for which an error page stands. Nothing of it was passed on.
+    Intercepted(u16),
 }
 
 /// The server's side.
@@ -58,6 +61,8 @@ pub(super) struct Download<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
     /// What is done to the head that is passed on.
+    /// The pages that stand for errors of servers.
+    pub(super) pages: Option<&'a ErrorPages>,
     pub(super) changes: Changes<'a>,
     pub(super) server: &'a Stream,
     /// What becomes of the client's connection, as far as the request goes.
@@ -190,6 +195,9 @@ impl Download<'_> {
         if self.may_leave && self.proxy.retry.statuses.contains(&status) {
             return Err(Fault::Answer(status));
         }
+        if self.pages.is_some_and(|pages| pages.find(status).is_some()) {
+            return Ok(Next::End(End::Intercepted(status)));
+        }
         let framing = self.head.framing(self.asked.head.method);
         // A client that is still sending would take what we do not read for the next request's.
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
@@ -198,6 +206,7 @@ impl Download<'_> {
         let (parsed, output) = (&*self.head, &mut *self.output);
         self.asked
             .with_request(terms.fate, |request| respond::push_head(request, parsed, head, terms, output));
+        self.proxy.redirects.apply(self.output, before);
         let body = Body::new(framing, u64::MAX).map_err(Fault::InvalidHead)?;
         let mut body = Reframe::new(body, terms.outgoing);
         let (mut status, mut head_end) = (status, self.output.len());

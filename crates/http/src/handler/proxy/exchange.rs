@@ -9,9 +9,8 @@ use std::task::Poll;
 
 use drover_event::{Stream, StreamError};
 use drover_upstream::proxy_protocol::{Header, encode};
-use drover_upstream::{Failure, Lease, Next, NoPeer, hash_key};
+use drover_upstream::{Failure, Lease, Next, NoPeer};
 
-use super::Proxy;
 use super::collect::{self, Collect};
 use super::download::{Download, End, Passed};
 use super::fault::{Blame, Fault};
@@ -20,6 +19,8 @@ use super::reframe::{Outgoing, Reframe};
 use super::spool::Spool;
 use super::tunnel::tunnel;
 use super::upload::{Upload, flush};
+use super::{Proxy, choice};
+use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
 use crate::h1::complete::Changes;
@@ -46,6 +47,8 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
     let mut exchange = Exchange {
         asked: Asked { on, head: parts.head, about: parts.about, error_pages: None },
         proxy,
+        // What an error page itself answers is passed on.
+        pages: location.error_pages.as_deref().filter(|_| proxy.intercepts && parts.shown.is_none()),
         changes: Changes { shown: parts.shown, headers: location.headers.as_deref() },
         fate: parts.fate,
         wants_head: location.log.as_ref().is_some_and(|log| log.needs_sent_head),
@@ -80,6 +83,8 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
 pub(super) struct Exchange<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
+    /// The pages that stand for errors of servers.
+    pages: Option<&'a ErrorPages>,
     changes: Changes<'a>,
     fate: Fate,
     /// The log wants to see the head that is passed on.
@@ -108,11 +113,15 @@ impl Exchange<'_> {
     /// Tries servers until one has answered, or none is left to try.
     async fn run(&mut self, incoming: &mut Incoming<'_>, body: Body) -> Result<(), Fault> {
         let core = self.asked.on.stream.core().clone();
-        let upstream = &self.asked.on.worker.upstreams[self.proxy.upstream];
+        let proxy = self.proxy;
+        let Some((number, key)) = proxy.upstream.of(&self.asked, self.fate) else {
+            return Err(Fault::NoUpstream);
+        };
+        let upstream = &self.asked.on.worker.upstreams[*number];
         let begun = core.now();
         let mut body = self.prepare(incoming, body)?;
         self.collect(incoming, &mut body).await?;
-        let mut attempts = upstream.begin(self.key());
+        let mut attempts = upstream.begin(choice::key(key.as_deref(), &self.asked, self.fate));
         let mut before = None;
         loop {
             self.trail.begin(core.now());
@@ -200,14 +209,6 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// The key by which the upstream chooses.
-    fn key(&self) -> u64 {
-        let Some(template) = &self.proxy.key else { return 0 };
-        let mut text = Vec::new();
-        self.asked.with_request(self.fate, |asked| (asked.render)(template, &mut text));
-        hash_key(&text)
-    }
-
     /// Sends the request, and then carries on with both sides at once until the response is passed on.
     async fn converse(
         &mut self,
@@ -235,6 +236,7 @@ impl Exchange<'_> {
         let download = Download {
             asked: self.asked,
             proxy: self.proxy,
+            pages: self.pages,
             changes: self.changes,
             server,
             fate: self.fate,
@@ -289,6 +291,11 @@ impl Exchange<'_> {
                     lease.done()
                 }
                 self.send_rest().await
+            }
+            End::Intercepted(status) => {
+                self.trail.last().ended(core.now());
+                lease.done();
+                Err(Fault::Intercepted(status))
             }
             End::Upgraded => {
                 lease.confirm();

@@ -8,6 +8,12 @@ use crate::h1::rule::Refusal;
 /// Why a request could not be passed on, or its response not be passed back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
+    /// A text names an upstream that there is not.
+    #[error("there is no such upstream")]
+    NoUpstream,
+    /// An error page stands for what the server answers.
+    #[error("the server answered {0}")]
+    Intercepted(u16),
     /// No server, or no connection with one.
     #[error("{0}")]
     Connect(#[from] Failure),
@@ -88,8 +94,10 @@ impl Fault {
             Fault::NoResponse | Fault::CutHead | Fault::CutBody => Cause::Closed,
             Fault::InvalidHead(_) | Fault::InvalidBody(_) | Fault::Upgrade | Fault::Interim => Cause::Invalid,
             Fault::Answer(_) => Cause::Answer,
+            Fault::NoUpstream
+            | Fault::Intercepted(_)
             // Who is to blame is theirs to know.
-            Fault::Tunnel(_)
+            | Fault::Tunnel(_)
             | Fault::ClientClosed
             | Fault::ClientCut
             | Fault::ClientTimedOut
@@ -102,7 +110,9 @@ impl Fault {
     pub(crate) fn blame(&self) -> Blame {
         match (self, self.cause()) {
             (_, Some(Cause::Local)) => Blame::Worker,
-            (_, Some(_)) | (Fault::Connect(_), None) => Blame::Server,
+            (_, Some(_)) | (Fault::Connect(_) | Fault::NoUpstream | Fault::Intercepted(_), None) => {
+                Blame::Server
+            }
             (_, None) => Blame::Client,
         }
     }
@@ -114,7 +124,7 @@ impl Fault {
             Fault::Connect(Failure::NoPeer(NoPeer::Down | NoPeer::Full | NoPeer::Unresolved)) => 503,
             Fault::ClientTimedOut => 408,
             Fault::ClientInvalid(refusal) => refusal.rule.status(),
-            Fault::Answer(status) => *status,
+            Fault::Answer(status) | Fault::Intercepted(status) => *status,
             _ => match (self.blame(), self.cause()) {
                 (Blame::Client, _) => 499,
                 (Blame::Worker, _) => 503,
@@ -142,6 +152,8 @@ impl Fault {
             Fault::Upgrade => "upgrade_unasked",
             Fault::Interim => "too_many_interim",
             Fault::Answer(_) => "answer",
+            Fault::NoUpstream => "no_upstream",
+            Fault::Intercepted(_) => "intercepted",
             Fault::Receive(StreamError::TimedOut) => "body_timed_out",
             Fault::Receive(_) => "body_reset",
             Fault::CutBody => "body_cut",

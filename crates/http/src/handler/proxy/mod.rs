@@ -11,12 +11,14 @@
 //! ([`collect`], [`buffered`], [`spool`]), as much as it allows.
 
 mod buffered;
+mod choice;
 mod collect;
 mod download;
 mod exchange;
 mod fault;
 mod forward;
 mod memory;
+mod redirects;
 mod reframe;
 mod respond;
 mod spool;
@@ -24,7 +26,6 @@ mod tunnel;
 mod upload;
 mod verdict;
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use drover_config::Size;
@@ -37,19 +38,19 @@ use crate::config::Failure;
 use crate::h1::head::Limits;
 use crate::h1::method::Method;
 use crate::own::OwnVariables;
-use crate::variables::Template;
 
+pub(crate) use choice::Choice;
 pub(crate) use exchange::pass_on;
 pub(crate) use memory::{Memory, Told, Trail};
 
 /// A location that passes requests on.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    /// Number of the upstream among the worker's.
-    pub(crate) upstream: usize,
+    upstream: Choice,
     forward: forward::Forward,
-    /// The key by which the upstream chooses, where it chooses by one.
-    key: Option<Rc<Template>>,
+    redirects: redirects::Redirects,
+    /// Error pages stand for errors of servers.
+    intercepts: bool,
     /// Bounds on the heads of responses.
     limits: Limits,
     send_timeout: Duration,
@@ -64,10 +65,7 @@ pub(crate) struct Proxy {
 
 /// How a location and its upstream go together.
 pub(crate) struct Destination<'a> {
-    /// Number of the upstream among the worker's.
-    pub(crate) upstream: usize,
-    /// The key by which it chooses.
-    pub(crate) key: Option<Rc<Template>>,
+    pub(crate) upstream: Choice,
     /// What `proxy_pass` says.
     pub(crate) pass: config::ProxyPass<'a>,
     /// How many bytes of a path the location's own path takes.
@@ -91,9 +89,10 @@ impl Proxy {
         own: &OwnVariables,
     ) -> Result<Proxy, TemplateError> {
         Ok(Proxy {
-            upstream: to.upstream,
+            upstream: to.upstream.clone(),
             forward: forward::Forward::new(config, to, own)?,
-            key: to.key.clone(),
+            redirects: redirects::Redirects::new(&config.redirects),
+            intercepts: config.intercept_errors.unwrap_or(false),
             limits: Limits {
                 size: config.header_size.map_or(DEFAULT_HEADER_SIZE, |size| size.as_usize()),
                 max_headers: to.max_headers,
