@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 /// `EPOLLEXCLUSIVE`.
@@ -12,6 +13,18 @@ pub const EXCLUSIVE: u32 = 1 << 28;
 pub const EDGE: u32 = 1 << 31;
 /// `EPOLLIN`.
 pub const IN: u32 = 1;
+
+/// Lets this process, and the daemon that it starts, have as many descriptors as the system allows; false where
+/// those are fewer than `count`.
+///
+/// # Panics
+///
+/// When the limit cannot be read, or raised to the hard one.
+pub fn allow(count: u64) -> bool {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits can be read");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
+    hard >= count
+}
 
 /// What each open descriptor is: a path, or `socket:[INODE]`, `anon_inode:[eventpoll]` and the like.
 pub fn open(pid: Pid) -> BTreeMap<i32, String> {

@@ -1,20 +1,11 @@
 //! Memory: what an idle connection takes, and that it goes back after a load has gone.
 
 use drover_tests::http::request;
-use drover_tests::{Client, Config, Directory, Drover, Port, eventually, packages, process};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use drover_tests::{Client, Config, Directory, Drover, Port, descriptors, eventually, packages, process};
 
 const CONNECTIONS: usize = 10_000;
 /// What an idle connection may take, its slot included.
 const BYTES_EACH: u64 = 768;
-
-/// Lets this process, and the daemon that it starts, have as many descriptors as the system allows; false where
-/// those are too few.
-fn many_descriptors() -> bool {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits can be read");
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
-    hard > CONNECTIONS as u64 + 500
-}
 
 fn start(directory: &Directory, port: &Port) -> Drover {
     directory.write("www/index.html", "<p>small");
@@ -59,7 +50,7 @@ fn connect(port: &Port, count: usize) -> Vec<Client> {
 
 #[test]
 fn ten_thousand_idle_connections_take_little_and_give_it_back() {
-    if !many_descriptors() {
+    if !descriptors::allow(CONNECTIONS as u64 + 500) {
         return packages::skip("10,500 descriptors are not allowed");
     }
     let (directory, port) = (Directory::new(), Port::new());

@@ -11,7 +11,7 @@ use drover_tests::daemon::Surroundings;
 use drover_tests::http::Response;
 use drover_tests::http_backend::response;
 use drover_tests::nginx::Nginx;
-use drover_tests::{Config, Directory, Drover, HttpBackend, Port, eventually, packages};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, eventually, packages};
 
 /// What is asked.
 struct Asked {
@@ -46,6 +46,15 @@ fn ask(port: &Port, Asked { method, target, field }: &Asked) -> Response {
 fn backend(name: &'static str) -> HttpBackend {
     HttpBackend::new(move |connection| {
         while let Some(request) = connection.request() {
+            if request.header("upgrade").is_some() {
+                connection.send(
+                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+                );
+                while let Some(bytes) = connection.receive() {
+                    connection.send(bytes);
+                }
+                return;
+            }
             let connects = |name: &str| ["connection", "keep-alive"].contains(&name);
             let mut fields: Vec<String> = request
                 .headers
@@ -128,40 +137,73 @@ fn site(directory: &Directory) {
     directory.write("www/large.css", "p { color: red }\n".repeat(1000));
 }
 
+/// nginx and drover with the same configuration, and the servers behind them.
+struct Both {
+    theirs: Port,
+    ours: Port,
+    their_directory: Directory,
+    directory: Directory,
+    _nginx: Nginx,
+    _drover: Drover,
+    _servers: [HttpBackend; 2],
+    _nobody: Port,
+}
+
+impl Both {
+    /// None where there is no nginx.
+    fn start(template: &str) -> Option<Both> {
+        let nginx = packages::tool_or_skip("nginx", "nginx")?;
+        let (theirs, ours) = (Port::new(), Port::new());
+        let (their_directory, directory) = (Directory::new(), Directory::new());
+        site(&their_directory);
+        site(&directory);
+        let (servers, nobody) = ([backend("one"), backend("two")], Port::new());
+        let text = |directory: &Directory, port: &Port| {
+            let mut text = template.replace("{dir}", &directory.path().display().to_string());
+            for (place, number) in [
+                ("{port}", port.number()),
+                ("{one}", servers[0].address().port()),
+                ("{two}", servers[1].address().port()),
+                ("{nobody}", nobody.number()),
+            ] {
+                text = text.replace(place, &number.to_string());
+            }
+            text
+        };
+        let _nginx = Nginx::start(&nginx, &their_directory, &text(&their_directory, &theirs), &theirs);
+        let _drover = start_drover(&directory, &text(&directory, &ours));
+        Some(Both {
+            theirs,
+            ours,
+            their_directory,
+            directory,
+            _nginx,
+            _drover,
+            _servers: servers,
+            _nobody: nobody,
+        })
+    }
+}
+
+fn template(name: &str) -> String {
+    fs::read_to_string(source_root().join("tests/nginx").join(name)).expect("the config")
+}
+
 fn both_answer_the_same(name: &str) {
-    let Some(nginx) = packages::tool_or_skip("nginx", "nginx") else { return };
-    let template = fs::read_to_string(source_root().join("tests/nginx").join(name)).expect("the config");
+    let template = template(name);
     let asked = requests(&template);
     assert!(asked.len() > 3, "{name} asks for {} targets", asked.len());
-    let (theirs, ours) = (Port::new(), Port::new());
-    let (their_directory, directory) = (Directory::new(), Directory::new());
-    site(&their_directory);
-    site(&directory);
-    let (one, two, nobody) = (backend("one"), backend("two"), Port::new());
-    let text = |directory: &Directory, port: &Port| {
-        let mut text = template.replace("{dir}", &directory.path().display().to_string());
-        for (place, number) in [
-            ("{port}", port.number()),
-            ("{one}", one.address().port()),
-            ("{two}", two.address().port()),
-            ("{nobody}", nobody.number()),
-        ] {
-            text = text.replace(place, &number.to_string());
-        }
-        text
-    };
-    let _nginx = Nginx::start(&nginx, &their_directory, &text(&their_directory, &theirs), &theirs);
-    let _drover = start_drover(&directory, &text(&directory, &ours));
+    let Some(Both { theirs, ours, their_directory, directory, .. }) = &Both::start(&template) else { return };
     for asked in &asked {
-        let nginx = seen(&ask(&theirs, asked), &theirs);
-        let drover = seen(&ask(&ours, asked), &ours);
+        let nginx = seen(&ask(theirs, asked), theirs);
+        let drover = seen(&ask(ours, asked), ours);
         let Asked { method, target, field } = asked;
         assert_eq!(nginx, drover, "{name}: {method} {target} {field} (nginx left, drover right)");
     }
     if template.contains("{dir}/access.log") {
         let lines = |directory: &Directory| directory.read("access.log").lines().map(str::to_owned).collect();
         let (theirs, ours): (Vec<String>, Vec<String>) = eventually("as many lines in both logs", || {
-            let (theirs, ours): (Vec<_>, Vec<_>) = (lines(&their_directory), lines(&directory));
+            let (theirs, ours): (Vec<_>, Vec<_>) = (lines(their_directory), lines(directory));
             (!theirs.is_empty() && theirs.len() == ours.len()).then_some((theirs, ours))
         });
         assert_eq!(theirs, ours, "{name}: the access log (nginx left, drover right)");
@@ -242,4 +284,47 @@ fn a_site_with_all_that_people_add() {
 #[test]
 fn shares_of_clients() {
     both_answer_the_same("blue_green.conf");
+}
+
+#[test]
+fn web_sockets() {
+    let Some(Both { theirs, ours, .. }) = &Both::start(&template("websocket.conf")) else { return };
+    let head = |target: &str| {
+        format!(
+            "GET {target} HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+    };
+    for port in [theirs, ours] {
+        let mut client = Client::to(port.address());
+        client.send(head("/chat/room"));
+        assert_eq!(client.head_response().status, 101);
+        for text in ["first", "second, a little longer"] {
+            client.send(text);
+            let mut echo = vec![0; text.len()];
+            let mut at = 0;
+            while at < echo.len() {
+                at += client.read(&mut echo[at..]).expect("an echo");
+            }
+            assert_eq!(echo, text.as_bytes());
+        }
+    }
+    let plain = |port: &Port| {
+        seen(&drover_tests::http::exchange(port.address(), head("/plain")).expect("an answer"), port)
+    };
+    assert_eq!(plain(theirs), plain(ours), "nginx left, drover right");
+}
+
+#[test]
+fn requests_of_other_origins() {
+    both_answer_the_same("cross_origin.conf");
+}
+
+#[test]
+fn no_answer() {
+    let Some(Both { theirs, ours, .. }) = &Both::start(&template("cross_origin.conf")) else { return };
+    for port in [theirs, ours] {
+        let request = "GET /quiet/?close=1 HTTP/1.1\r\nHost: example.org\r\n\r\n";
+        let answer = drover_tests::http::exchange(port.address(), request);
+        assert!(answer.is_err(), "{answer:?}");
+    }
 }

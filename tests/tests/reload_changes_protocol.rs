@@ -143,3 +143,34 @@ fn datagrams_reach_an_address_that_becomes_wider_and_narrower() {
     let split: Vec<_> = setup.backend.sessions().into_iter().filter(|(_, sessions)| *sessions != 1).collect();
     assert!(split.is_empty(), "flows with more than one session: {split:?}");
 }
+
+/// One of two ports goes: its sessions go on all the same, and the other one begins new ones.
+#[test]
+fn sessions_go_on_at_a_port_that_goes_beside_another() {
+    let (directory, goes, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
+    // Workers tell each other of ports in a word, where these two are to have a bit each.
+    let is_apart = |port: &Port| port.number() % 64 != goes.number() % 64;
+    let stays = std::iter::repeat_with(Port::new).find(is_apart).expect("there are many");
+    let with = |ports: &[&Port]| {
+        let listen = |port: &&Port| format!("{{ address = \"{}\", udp = true }}", port.address());
+        let listen: Vec<String> = ports.iter().map(listen).collect();
+        let keys = format!("listen = [{}]\nproxy_pass = \"{}\"", listen.join(", "), backend.address());
+        Config::new(&directory, 2).proxy(&keys)
+    };
+    let drover = Drover::start(&directory, &with(&[&goes, &stays]));
+    let (lasting, staying) = (Flows::new(0, FLOWS), Flows::new(FLOWS, FLOWS));
+    let run = |flows: &Flows, port: &Port| {
+        let tally = flows.run(port.address().into(), PER_SECOND, Duration::from_secs(1));
+        let expected = u64::from(FLOWS * PER_SECOND);
+        assert_eq!(tally, Tally { sent: expected, answered: expected });
+    };
+    run(&lasting, &goes);
+    run(&staying, &stays);
+    with(&[&stays]).write(&directory);
+    drover.reload_begun();
+    run(&lasting, &goes);
+    run(&staying, &stays);
+    run(&Flows::new(2 * FLOWS, FLOWS), &stays);
+    let split: Vec<_> = backend.sessions().into_iter().filter(|(_, sessions)| *sessions != 1).collect();
+    assert!(split.is_empty(), "flows with more than one session: {split:?}");
+}

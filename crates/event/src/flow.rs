@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::error::StreamError;
 use crate::kernel_pipe::{KernelPipe, SCRATCH, SPLICE_MOST};
 use crate::pace::Pace;
+use crate::patience::{Patience, Waited};
 use crate::stream::Stream;
 use crate::waiting::Readiness;
 
@@ -59,10 +60,10 @@ pub struct Load {
     /// Whether bytes behind those are left in the socket, to be received by somebody else. Without it
     /// they may be received and dropped, which saves finding out that nothing is there.
     pub leaves_rest: bool,
-    /// The time between two receives.
-    pub receive_timeout: Duration,
-    /// The time between two sends.
-    pub send_timeout: Duration,
+    /// How long the sender is waited for.
+    pub receiving: Patience,
+    /// How long the receiver is.
+    pub sending: Patience,
 }
 
 /// What was carried.
@@ -142,7 +143,9 @@ pub(crate) struct Flow<'a> {
     from: &'a Stream,
     to: &'a Stream,
     carrying: Carrying,
-    pub(crate) load: Load,
+    load: Load,
+    pub(crate) receiving: Waited,
+    pub(crate) sending: Waited,
     /// Bytes still to be received.
     left: u64,
     /// The rate that the flow is held to.
@@ -167,6 +170,8 @@ impl<'a> Flow<'a> {
             to,
             carrying,
             load,
+            receiving: Waited::new(load.receiving),
+            sending: Waited::new(load.sending),
             left: load.most,
             pace: None,
             paused: false,
@@ -183,10 +188,10 @@ impl<'a> Flow<'a> {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
         loop {
             if !self.held.is_empty() {
-                std::task::ready!(poll(self.to.writable(), context)).map_err(Stop::sending)?;
+                std::task::ready!(self.poll_writable(context)).map_err(Stop::sending)?;
                 self.send()?;
             } else if !self.ended && self.left > 0 {
-                std::task::ready!(poll(self.from.readable(), context)).map_err(Stop::receiving)?;
+                std::task::ready!(self.poll_readable(context)).map_err(Stop::receiving)?;
                 let allowed = self.allowance();
                 self.paused = allowed == 0;
                 if self.paused {
@@ -197,6 +202,18 @@ impl<'a> Flow<'a> {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        let ready = poll(self.from.readable(), context);
+        self.receiving.note(self.from, ready.is_pending());
+        ready
+    }
+
+    fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        let ready = poll(self.to.writable(), context);
+        self.sending.note(self.to, ready.is_pending());
+        ready
     }
 
     /// Has `bytes` sent before anything that is received.
@@ -216,10 +233,15 @@ impl<'a> Flow<'a> {
 
     /// Puts off the time-outs to receive.
     pub(crate) fn note_activity(&self) {
-        self.from.set_read_timeout(self.load.receive_timeout);
+        let timeout = self.receiving.left(self.load.most - self.left);
+        self.from.set_read_timeout(timeout);
         if self.paired {
-            self.to.set_read_timeout(self.load.receive_timeout);
+            self.to.set_read_timeout(timeout);
         }
+    }
+
+    fn note_full(&mut self) {
+        self.to.set_write_timeout(self.sending.left_for(self.to));
     }
 
     fn receive(&mut self, allowed: usize) -> Result<(), Stop> {
@@ -278,7 +300,7 @@ impl<'a> Flow<'a> {
         };
         self.moved += sent as u64;
         if sent < count {
-            self.to.set_write_timeout(self.load.send_timeout);
+            self.note_full();
             self.held = Held::Bytes { bytes: scratch[sent..count].to_vec(), sent: 0 };
         }
         Ok(Some(count))
@@ -291,7 +313,7 @@ impl<'a> Flow<'a> {
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.to.set_write_timeout(self.load.send_timeout);
+                self.note_full();
                 return Ok(());
             }
             Err(error) => return Err(Stop::sending(error)),

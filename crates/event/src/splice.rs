@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::error::StreamError;
 use crate::flow::{Carrying, Flow, Load, Stop};
 use crate::pace::Pace;
+use crate::patience::Waited;
 use crate::stream::Stream;
 
 /// Which of the two connections.
@@ -127,7 +128,7 @@ impl<'a> Pipe<'a> {
     fn new(left: &'a Stream, right: &'a Stream, terms: PipeTerms) -> Self {
         let PipeTerms { idle, half_closed, carrying, first_to_right, rate_to_right, rate_to_left } = terms;
         let now = left.core().now();
-        let load = Load { most: u64::MAX, leaves_rest: true, receive_timeout: idle, send_timeout: idle };
+        let load = Load { most: u64::MAX, leaves_rest: true, receiving: idle.into(), sending: idle.into() };
         let half = |from: &'a Stream, side, to, rate: Option<NonZeroU64>| {
             let mut flow = Flow::new(from, to, carrying, load);
             flow.paired = true;
@@ -175,8 +176,8 @@ impl<'a> Pipe<'a> {
     fn limit_half(&mut self) {
         let Some(time) = self.half_closed.take() else { return };
         for half in [&mut self.to_right, &mut self.to_left] {
-            half.flow.load.receive_timeout = time;
-            half.flow.load.send_timeout = time;
+            half.flow.receiving = Waited::new(time);
+            half.flow.sending = Waited::new(time);
         }
         self.to_right.flow.note_activity();
     }

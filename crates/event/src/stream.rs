@@ -90,6 +90,12 @@ impl Stream {
         self.with(|connection| connection.sent)
     }
 
+    /// Bytes that the peer has taken, as far as it told the kernel. Asks the kernel every time.
+    pub fn bytes_taken(&self) -> u64 {
+        let untaken = self.with_socket(|socket| socket::untaken(socket.as_fd())).unwrap_or(0);
+        self.bytes_sent().saturating_sub(untaken as u64)
+    }
+
     /// The address at this end; `None` on unix sockets. Asks the kernel every time.
     ///
     /// # Errors

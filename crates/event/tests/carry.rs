@@ -14,7 +14,7 @@ use support::running::Running;
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn load(most: u64, leaves_rest: bool) -> Load {
-    Load { most, leaves_rest, receive_timeout: LIMIT, send_timeout: LIMIT }
+    Load { most, leaves_rest, receiving: LIMIT.into(), sending: LIMIT.into() }
 }
 
 /// Carries from the client to the target, tells how that went, and what the client has sent beyond it.
@@ -89,7 +89,7 @@ fn an_early_end_and_silence_are_told_apart() {
         assert_eq!(told, (5, "ended".to_owned(), String::new()));
         running.stop();
 
-        let impatient = Load { receive_timeout: Duration::from_millis(400), ..load(10, false) };
+        let impatient = Load { receiving: Duration::from_millis(400).into(), ..load(10, false) };
         let (running, backend, outcome) = start(kind, impatient);
         let (_client, _server) = connect(&running, &backend);
         let told = outcome.recv_timeout(LIMIT).expect("outcome");
@@ -101,7 +101,7 @@ fn an_early_end_and_silence_are_told_apart() {
 #[test]
 fn a_receiver_that_takes_nothing_times_out() {
     for &kind in BackendKind::ALL {
-        let impatient = Load { send_timeout: Duration::from_millis(400), ..load(u64::MAX, false) };
+        let impatient = Load { sending: Duration::from_millis(400).into(), ..load(u64::MAX, false) };
         let (running, backend, outcome) = start(kind, impatient);
         let (mut client, _server) = connect(&running, &backend);
         // Until the connection is closed.

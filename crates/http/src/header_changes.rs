@@ -1,9 +1,8 @@
 //! Changes to the fields of answers, compiled.
 
-use drover_service::TemplateError;
-
 use crate::config;
 use crate::own::OwnVariables;
+use crate::rules::{Condition, RuleError};
 use crate::variables::{Template, Variable};
 
 /// The changes that a location makes, in their order.
@@ -16,6 +15,8 @@ pub(crate) struct HeaderChanges {
 
 #[derive(Debug)]
 struct HeaderChange {
+    /// What has to be true of the request.
+    when: Option<Condition>,
     /// Of answers that are changed; none for all.
     statuses: Option<Box<[u16]>>,
     /// Fields that go, by name.
@@ -25,21 +26,25 @@ struct HeaderChange {
 }
 
 impl HeaderChanges {
-    pub(crate) fn new(config: &config::Headers, own: &OwnVariables) -> Result<HeaderChanges, TemplateError> {
+    pub(crate) fn new(config: &config::Headers, own: &OwnVariables) -> Result<HeaderChanges, RuleError> {
         let change = |config: &config::HeaderChange| {
             let removed = config.remove.iter().map(|name| name.as_str());
             let remove = removed.chain(config.set.keys().map(String::as_str));
             let add = config.set.iter().chain(&config.add);
             let add = add.map(|(name, text)| Ok((name.as_bytes().into(), own.template(text)?)));
+            let when = config.when.as_ref().map(|when| Condition::new(when, own)).transpose()?;
             Ok(HeaderChange {
+                when,
                 statuses: config.statuses.as_ref().map(|statuses| statuses.as_slice().into()),
                 remove: remove.map(|name| name.as_bytes().into()).collect(),
-                add: add.collect::<Result<_, TemplateError>>()?,
+                add: add.collect::<Result<_, RuleError>>()?,
             })
         };
-        let changes = config.0.iter().map(change).collect::<Result<Vec<HeaderChange>, _>>()?;
+        let changes = config.0.iter().map(change).collect::<Result<Vec<HeaderChange>, RuleError>>()?;
         let mut texts = changes.iter().flat_map(|change| change.add.iter().map(|(_, text)| text));
-        let reads_fields = texts.any(|text| text.uses(Variable::is_sent_field));
+        let mut conditions = changes.iter().filter_map(|change| change.when.as_ref());
+        let reads_fields = texts.any(|text| text.uses(Variable::is_sent_field))
+            || conditions.any(|condition| condition.uses(Variable::is_sent_field));
         Ok(HeaderChanges { changes, reads_fields })
     }
 
@@ -61,6 +66,9 @@ impl HeaderChanges {
         let mut head = out[start..end - 2].to_vec();
         for change in &self.changes {
             if change.statuses.as_ref().is_some_and(|statuses| !statuses.contains(&status)) {
+                continue;
+            }
+            if change.when.as_ref().is_some_and(|when| !when.holds_by(&render)) {
                 continue;
             }
             change.remove.iter().for_each(|name| remove_field(&mut head, name));
@@ -138,7 +146,7 @@ mod tests {
             pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned().into())).collect()
         };
         let remove = remove.iter().map(|name| (*name).to_owned().into()).collect();
-        Config { set: table(set), add: table(add), remove, statuses: None }
+        Config { when: None, set: table(set), add: table(add), remove, statuses: None }
     }
 
     #[test]

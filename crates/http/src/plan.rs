@@ -9,6 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use drover_event::Patience;
 use drover_service::access_log::LogPlan;
 use drover_service::{LogFormat, TemplateError};
 use drover_upstream::proxy_protocol;
@@ -188,9 +189,9 @@ pub(crate) struct Compiled {
 /// How long a connection is waited for.
 pub(crate) struct Timeouts {
     pub(crate) header: Duration,
-    pub(crate) body: Duration,
+    pub(crate) body: Patience,
     pub(crate) keepalive: Duration,
-    pub(crate) send: Duration,
+    pub(crate) send: Patience,
     pub(crate) lingering: Duration,
     pub(crate) lingering_in_all: Duration,
 }

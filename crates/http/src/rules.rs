@@ -93,9 +93,14 @@ impl Condition {
 
     /// Whether it is true of a request that is over. Groups of an expression become nothing.
     pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
+        self.holds_by(|template, out| template.push_plain(facts, out))
+    }
+
+    /// The same where `push` appends a text.
+    pub(crate) fn holds_by(&self, push: impl Fn(&Template, &mut Vec<u8>)) -> bool {
         let render = |template: &Template| {
             let mut text = Vec::new();
-            template.push_plain(facts, &mut text);
+            push(template, &mut text);
             text
         };
         let text = render(&self.text);

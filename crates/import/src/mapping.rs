@@ -118,23 +118,46 @@ fn number(text: &str) -> Option<String> {
     text.parse::<i64>().ok().map(|number| number.to_string())
 }
 
-/// The reference: every directive that is known and what becomes of it, as a table in Markdown.
+/// The reference: every directive that is known and what becomes of it, as tables in Markdown.
 pub fn reference() -> String {
-    let mut rows: Vec<&Row> = contexts::ROWS.iter().flat_map(|rows| rows.iter()).collect();
-    rows.sort_by_key(|row| row.directive);
-    let mut text = String::from("| nginx | drover |\n|---|---|\n");
-    for row in rows {
-        let becomes = match row.how {
-            How::Nothing => format!("no effect: {}", row.becomes),
-            How::Unsupported => format!("not supported: {}", row.becomes),
-            How::Guard => format!("not supported, what it guards is closed: {}", row.becomes),
-            How::Block => row.becomes.to_owned(),
-            _ => keys(row.becomes),
-        };
+    let contexts: [(&str, &[Level]); 4] = [
+        ("The main level and `events`", &[Level::Main]),
+        ("`http`, `server` and `location`", &[Level::Http, Level::Server, Level::Location]),
+        ("`upstream`", &[Level::Upstream, Level::StreamUpstream]),
+        ("`stream` and its `server`", &[Level::Stream, Level::StreamServer]),
+    ];
+    let mut text = String::new();
+    for (heading, levels) in contexts {
+        let all = contexts::ROWS.iter().flat_map(|rows| rows.iter());
+        let mut rows: Vec<&Row> =
+            all.filter(|row| row.levels.iter().any(|level| levels.contains(level))).collect();
+        rows.sort_by_key(|row| row.directive);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "| `{}` | {becomes} |", row.directive);
+        let _ = write!(
+            text,
+            "{}{heading}\n\n| nginx | drover |\n|---|---|\n",
+            if text.is_empty() { "" } else { "\n" }
+        );
+        for row in rows {
+            let _ = writeln!(text, "| `{}` | {} |", row.directive, row.told());
+        }
     }
     text
+}
+
+impl Row {
+    /// What becomes of the directive, in words.
+    fn told(&self) -> String {
+        match self.how {
+            How::Nothing => format!("no effect: {}", self.becomes),
+            How::Unsupported => format!("not supported: {}", self.becomes),
+            How::Guard => format!("not supported, what it guards is closed: {}", self.becomes),
+            How::Block => self.becomes.to_owned(),
+            // Some are keys, and some say how drover does it anyway.
+            _ if self.becomes.split(", ").all(|key| !key.contains(' ')) => keys(self.becomes),
+            _ => self.becomes.to_owned(),
+        }
+    }
 }
 
 /// `a`, `b`

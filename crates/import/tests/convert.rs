@@ -62,6 +62,18 @@ pid_file = "/run/a.pid"
 }
 
 #[test]
+fn the_daemon_s_log_may_go_to_syslog() {
+    becomes(
+        "error_log syslog:server=unix:/dev/log,severity=debug,nohostname warn;",
+        r#"
+[log]
+syslog = { to = "unix:/dev/log", tag = "nginx", facility = "local7" }
+level = "warn"
+"#,
+    );
+}
+
+#[test]
 fn a_server_without_a_location_for_everything_gets_one() {
     becomes(
         "http { server { listen 81; root /srv; } }",
@@ -195,4 +207,116 @@ fn the_reference_tells_what_becomes_of_each_directive() {
     assert!(reference.contains("| `client_max_body_size` | `client_body_size` |"), "{reference}");
     assert!(reference.contains("| `tcp_nopush` | no effect: "));
     assert!(reference.contains("| `ssl_certificate` | not supported: "));
+}
+
+#[test]
+fn what_is_said_alike_in_all_servers_is_said_once() {
+    becomes(
+        "http { server { listen 81; keepalive_timeout 5s; # short\n location / { return 204; } } \
+         server { listen 82; keepalive_timeout 5s; location / { return 204; } } }",
+        r#"
+[http]
+keepalive_timeout = "5s"  # short
+
+[[http.servers]]
+listen = ["0.0.0.0:81"]
+
+[[http.servers.locations]]
+path = "/"
+return = { status = 204 }
+
+[[http.servers]]
+listen = ["0.0.0.0:82"]
+
+[[http.servers.locations]]
+path = "/"
+return = { status = 204 }
+"#,
+    );
+    let differs = outcomes("http { server { keepalive_timeout 5s; } server { keepalive_timeout 6s; } }");
+    assert!(
+        differs.iter().any(|(line, outcome, _)| {
+            line == "keepalive_timeout 6s;" && *outcome == Outcome::NotSupported
+        })
+    );
+}
+
+#[test]
+fn an_address_that_is_passed_on_to_with_settings_is_an_upstream() {
+    becomes(
+        "http { server { listen 81; location / { proxy_pass http://127.0.0.1:9; proxy_connect_timeout 3s; \
+         proxy_set_header Host $http_host; } } }",
+        r#"
+[http]
+proxy.forwarded = "off"
+proxy.upgrade = []
+
+[http.upstreams."127.0.0.1-9"]
+servers = ["127.0.0.1:9"]
+connect_timeout = "3s"
+
+[[http.servers]]
+listen = ["0.0.0.0:81"]
+
+[[http.servers.locations]]
+path = "/"
+proxy_pass = "http://127.0.0.1-9"
+"#,
+    );
+}
+
+#[test]
+fn servers_are_told_what_nginx_tells_them() {
+    let location = |inner: &str| {
+        first_location(&format!("location /a/ {{ proxy_pass http://127.0.0.1:9/b/; {inner} }}"))
+    };
+    assert_eq!(
+        location(""),
+        r#"
+path = "/a/"
+proxy_pass = "http://127.0.0.1:9/b/"
+proxy.request_headers = { set = { Host = "127.0.0.1:9" } }
+proxy.redirects = { "http://127.0.0.1:9/b/" = "/a/" }
+"#
+        .trim()
+    );
+    assert!(location("proxy_set_header Host $host;").ends_with("{ set = { Host = \"$host\" } }"));
+    assert!(!location("proxy_redirect off;").contains("redirects"));
+    assert!(location("proxy_set_header Upgrade $http_upgrade;").contains("proxy.upgrade = [\"websocket\"]"));
+}
+
+#[test]
+fn what_an_expression_would_look_ahead_for_is_closed_without_it() {
+    let text = converted("http { server { location ~ /\\.(?!well-known) { deny all; } } }").text;
+    assert!(text.contains("path = { expression = '/\\.' }"), "{text}");
+    assert!(text.contains("access = [\"deny all\"]"), "{text}");
+    let text = converted("http { server { location ~ /\\.(?!well-known) { root /srv; } } }").text;
+    assert!(!text.contains("path = { expression"), "{text}");
+}
+
+#[test]
+fn names_that_tls_clients_ask_for_lead_to_servers() {
+    becomes(
+        "stream { map $ssl_preread_server_name $to { hostnames; .a.example one; default two; } \
+         upstream one { server 10.0.0.1:443; } upstream two { server 10.0.0.2:443; } \
+         server { listen 443; ssl_preread on; proxy_pass $to; proxy_timeout 5m; proxy_connect_timeout 1s; } }",
+        r#"
+[stream.upstreams.one]
+servers = ["10.0.0.1:443"]
+connect_timeout = "1s"
+
+[stream.upstreams.two]
+servers = ["10.0.0.2:443"]
+connect_timeout = "1s"
+
+[[stream.servers]]
+listen = ["0.0.0.0:443"]
+proxy_pass = "two"
+idle_timeout = "5m"
+
+[stream.servers.server_names]
+"a.example" = "one"
+"*.a.example" = "one"
+"#,
+    );
 }

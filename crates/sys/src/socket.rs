@@ -56,10 +56,24 @@ pub fn send_vectored(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) 
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// How many bytes that were sent the peer has not taken yet (`SIOCOUTQ`, tcp(7) and unix(7)).
+///
+/// # Errors
+/// What `ioctl(2)` reports.
+pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one `int`, for which there is room. `SIOCOUTQ` has the number of `TIOCOUTQ`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
@@ -82,5 +96,19 @@ mod tests {
         let mut text = String::new();
         right.read_to_string(&mut text).expect("read");
         assert_eq!(text, "one two");
+    }
+
+    #[test]
+    fn what_the_peer_takes_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (mut server, _) = listener.accept().expect("accept");
+        server.set_nonblocking(true).expect("a socket");
+        while server.write(&[0; 65_536]).is_ok() {}
+        let full = untaken(server.as_fd()).expect("a number");
+        assert!(full > 0);
+        while untaken(server.as_fd()).expect("a number") == full {
+            assert!(client.read(&mut [0; 65_536]).expect("bytes") > 0);
+        }
     }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::Condition;
 use drover_config::{Kind, Located, Node, Output, Reader, Shape, Table, Value};
 
 drover_config::table! {
     /// Changes to the fields of responses.
     #[table(inline)]
     pub struct HeaderChange {
+        /// Only responses to requests of which this is true are changed.
+        #[example = "{ text = \"$request_method\", equals = \"OPTIONS\" }"]
+        pub when: Option<Located<Condition>> = None,
         /// Fields by name, and the texts that become their values instead of those that are there.
         #[example = "{ Cache-Control = \"no-store\" }"]
         pub set: BTreeMap<String, Located<String>> = BTreeMap::new(),

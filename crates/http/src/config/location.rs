@@ -172,7 +172,7 @@ drover_config::table! {
     /// A fixed answer.
     #[table(inline)]
     pub struct Return {
-        /// Status code.
+        /// Status code; 444 closes the connection without an answer.
         #[range = 200..=599]
         pub status: u16,
         /// Body, with variables.

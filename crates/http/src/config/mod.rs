@@ -60,12 +60,20 @@ drover_config::table! {
         /// Time between two receives of a request body.
         #[range = SHORTEST..=LONGEST]
         pub client_body_timeout: Duration = Duration::from_secs(60),
+        /// Bytes of a request body a second that a client must send, over all of the time that it is waited for, beyond
+        /// client_body_timeout; "0b" for any rate.
+        #[range = Size::from_bytes(0)..=Size::megabytes(1)]
+        pub client_body_rate: Size = Size::from_bytes(240),
         /// Time a connection may be idle between requests; "0s" closes after each response.
         #[range = Duration::ZERO..=LONGEST]
         pub keepalive_timeout: Duration = Duration::from_secs(75),
         /// Time between two sends of a response.
         #[range = SHORTEST..=LONGEST]
         pub send_timeout: Duration = Duration::from_secs(60),
+        /// Bytes of a response a second that a client must take, over all of the time that it is waited for, beyond
+        /// send_timeout; "0b" for any rate.
+        #[range = Size::from_bytes(0)..=Size::megabytes(1)]
+        pub send_rate: Size = Size::from_bytes(240),
         /// Requests on one connection, after which it is closed.
         #[range = 1..=1_000_000_000_000]
         pub keepalive_requests: u64 = 1000,

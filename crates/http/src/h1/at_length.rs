@@ -38,9 +38,10 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
                 flush(on, work).await?;
                 if work.is_drained() {
                     on.wait_for_further();
-                    return Ok(true);
+                } else {
+                    on.set_aside(work);
                 }
-                receive_head(on, work).await?;
+                return Ok(true);
             }
             Step::ReceiveBody => {
                 flush(on, work).await?;
@@ -80,21 +81,23 @@ async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result
     }
 }
 
-/// Receives more of a head.
-async fn receive_head(on: &mut Conversation, work: &mut Work) -> Result<(), StreamError> {
-    on.stream.set_phase(Phase::ReadingHead);
-    if !on.head_is_timed {
-        on.stream.set_read_timeout(on.worker.plan.timeouts.header);
-        on.head_is_timed = true;
-    }
-    let received = on.stream.receive(work.room_for_head()).await;
-    take_received(on, work, received)
-}
-
+/// Receives more of a body. While the client is waited for, only the request's head takes memory.
 async fn receive_body(on: &mut Conversation, work: &mut Work) -> Result<(), StreamError> {
     on.stream.set_phase(Phase::ReadingBody);
-    on.stream.set_read_timeout(on.worker.plan.timeouts.body);
-    let received = on.stream.receive(work.room_for_body()).await;
+    let received = loop {
+        on.stream.set_read_timeout(work.waited.left(work.body_length()));
+        work.set_body_aside();
+        work.waited.begin(on.stream.core().now());
+        let ready = on.stream.readable().await;
+        work.waited.end(on.stream.core().now());
+        if let Err(fault) = ready {
+            break Err(fault);
+        }
+        match on.stream.try_receive(work.room_for_body()) {
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {}
+            received => break received.map_err(StreamError::from),
+        }
+    };
     take_received(on, work, received)
 }
 
@@ -107,8 +110,7 @@ fn take_received(
     match received {
         Ok(0) => return Err(closed_early()),
         Ok(count) => work.filled += count,
-        // A proxy that says nothing is no client to be answered.
-        Err(StreamError::TimedOut) if !on.awaits_proxy => work.answer_error(on, 408),
+        Err(StreamError::TimedOut) => work.answer_error(on, 408),
         Err(fault) => return Err(fault),
     }
     Ok(())
@@ -131,8 +133,13 @@ async fn close_lingering(on: &Conversation, work: &mut Work) -> Result<(), Strea
             return Ok(());
         };
         on.stream.set_read_timeout(timeouts.lingering.min(left));
-        if on.stream.receive(&mut work.input).await? == 0 {
-            return Ok(());
+        work.input.set_aside(0);
+        on.stream.readable().await?;
+        work.input.take_up();
+        match on.stream.try_receive(&mut work.input) {
+            Ok(0) => return Ok(()),
+            Err(fault) if fault.kind() != io::ErrorKind::WouldBlock => return Err(fault.into()),
+            Ok(_) | Err(_) => {}
         }
     }
 }

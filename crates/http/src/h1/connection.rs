@@ -14,6 +14,7 @@ use std::time::Duration;
 use drover_event::{Asked, CloseReason, Idle, PeerAddress, Phase, Stream, StreamError};
 
 use super::head::Head;
+use super::remnant::Remnant;
 use super::report::About;
 use super::step::Step;
 use super::work::Work;
@@ -37,6 +38,8 @@ pub(crate) struct Conversation {
     pub(super) awaits_proxy: bool,
     /// What it said.
     pub(super) proxied: Option<Box<Proxied>>,
+    /// What was received of a head whose rest is waited for.
+    pub(super) remnant: Option<Box<Remnant>>,
 }
 
 /// For whom a proxy has connected.
@@ -54,6 +57,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 enum Pass {
     /// Nothing is left to do until the client sends.
     Idle,
+    /// Nor is there before the rest of a head comes.
+    Partial,
     Closed,
     /// Something must wait.
     AtLength(Box<Work>, Step),
@@ -67,8 +72,12 @@ pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
         on.head_is_timed = true;
         loop {
             let terms = if on.requests == 0 { Idle::First } else { Idle::Further };
-            match on.stream.idle(terms).await {
+            let more = if on.remnant.is_some() { on.stream.readable() } else { on.stream.idle(terms) }.await;
+            let is_late = matches!(more, Err(StreamError::TimedOut)) && on.remnant.is_some();
+            match more {
                 Ok(()) => {}
+                // A proxy that says nothing is no client to be answered.
+                Err(StreamError::TimedOut) if is_late && !on.awaits_proxy => {}
                 Err(StreamError::Asked(Asked::Drain)) => {
                     // The next request may be on its way: closing now would answer it with a reset. Who sends
                     // one soon gets an answer that says the connection closes.
@@ -81,8 +90,8 @@ pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
                 }
                 Err(_) => return,
             }
-            match on.pass() {
-                Pass::Idle => {}
+            match if is_late { on.give_up() } else { on.pass() } {
+                Pass::Idle | Pass::Partial => {}
                 Pass::Closed => return,
                 Pass::AtLength(work, step) => {
                     let rest = Rc::clone(&on.worker).at_length.start((on, work, step));
@@ -93,7 +102,7 @@ pub(crate) fn serve(mut on: Conversation) -> impl Future<Output = ()> {
                     }
                 }
             }
-            if on.draining {
+            if on.draining && on.remnant.is_none() {
                 return;
             }
         }
@@ -112,6 +121,7 @@ impl Conversation {
             head_is_timed: false,
             awaits_proxy,
             proxied: None,
+            remnant: None,
         }
     }
 
@@ -125,10 +135,14 @@ impl Conversation {
     #[inline]
     fn pass(&mut self) -> Pass {
         let mut work = self.worker.take_work(self.stream.core());
-        let pass = match self.stream.try_receive(&mut work.input) {
+        self.take_up(&mut work);
+        let before = work.filled;
+        let pass = match self.stream.try_receive(&mut work.input[before..]) {
             Ok(count) if count > 0 => {
-                work.filled = count;
-                work.started = self.stream.core().now();
+                work.filled += count;
+                if before == 0 {
+                    work.started = self.stream.core().now();
+                }
                 if self.awaits_proxy {
                     work.begin_with_proxy();
                 }
@@ -138,11 +152,31 @@ impl Conversation {
                 }
             }
             // The receive was tried in the hope that something is there already.
-            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => Pass::Idle,
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                if before > 0 {
+                    self.set_aside(&work);
+                }
+                Pass::Idle
+            }
             Ok(_) | Err(_) => Pass::Closed,
         };
         self.worker.give_back(work);
         pass
+    }
+
+    /// Answers a client whose head took too long.
+    #[cold]
+    fn give_up(&mut self) -> Pass {
+        let mut work = self.worker.take_work(self.stream.core());
+        self.take_up(&mut work);
+        work.answer_error(self, 408);
+        match self.answer_at_once(&mut work) {
+            Ok(pass) => {
+                self.worker.give_back(work);
+                pass
+            }
+            Err(step) => Pass::AtLength(work, step),
+        }
     }
 
     /// Answers without waiting; fails with the step that must wait.
@@ -152,6 +186,7 @@ impl Conversation {
             let step = work.advance(self);
             let pass = match &step {
                 Step::Receive if work.is_drained() => Pass::Idle,
+                Step::Receive => Pass::Partial,
                 Step::Close { linger: false } => Pass::Closed,
                 Step::Send(file, range) if self.send_at_once(work, file, range) => {
                     work.finish(self, range.end - range.start);
@@ -161,8 +196,10 @@ impl Conversation {
             };
             return match self.send_output(work) {
                 Ok(true) => {
-                    if let Pass::Idle = pass {
-                        self.wait_for_further();
+                    match pass {
+                        Pass::Idle => self.wait_for_further(),
+                        Pass::Partial => self.set_aside(work),
+                        Pass::Closed | Pass::AtLength(..) => {}
                     }
                     Ok(pass)
                 }

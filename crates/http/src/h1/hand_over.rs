@@ -105,6 +105,7 @@ impl Work {
     /// Hands the request at hand over. [`Work::conclude`] must follow.
     pub(crate) fn parts(&mut self) -> Parts<'_> {
         self.move_to_front();
+        self.input.take_up();
         let (bytes, room) = self.input.split_at_mut(self.head_length);
         Parts {
             head: &self.head,

@@ -5,7 +5,7 @@
 
 use std::future::pending;
 
-use drover_event::{Phase, StreamError};
+use drover_event::{Phase, StreamError, Waited};
 
 use super::connection::Conversation;
 
@@ -20,6 +20,8 @@ pub(crate) struct Incoming<'a> {
     filled: usize,
     /// Bytes that were read in all.
     length: u64,
+    /// How long the client was waited for.
+    waited: Waited,
     /// More was received, over what was there.
     has_received: bool,
 }
@@ -27,7 +29,8 @@ pub(crate) struct Incoming<'a> {
 impl<'a> Incoming<'a> {
     /// `room` is the input behind the head, of which `filled` bytes are received.
     pub(crate) fn new(on: &'a Conversation, room: &'a mut [u8], filled: usize) -> Incoming<'a> {
-        Incoming { on, room, read: 0, filled, length: 0, has_received: false }
+        let waited = Waited::new(on.worker.plan.timeouts.body);
+        Incoming { on, room, read: 0, filled, length: 0, waited, has_received: false }
     }
 
     /// What was received and is not read yet.
@@ -64,11 +67,15 @@ impl<'a> Incoming<'a> {
     /// Receives more of the body, waiting for it, over what was read. `Ok(0)` is the end of the client's stream.
     pub(crate) async fn receive(&mut self) -> Result<usize, StreamError> {
         self.on.stream.set_phase(Phase::ReadingBody);
-        self.on.stream.set_read_timeout(self.on.worker.plan.timeouts.body);
+        self.on.stream.set_read_timeout(self.waited.left(self.length));
         self.room.copy_within(self.read..self.filled, 0);
         (self.read, self.filled) = (0, self.filled - self.read);
         self.has_received = true;
-        let count = self.on.stream.receive(&mut self.room[self.filled..]).await?;
+        let core = self.on.stream.core();
+        self.waited.begin(core.now());
+        let received = self.on.stream.receive(&mut self.room[self.filled..]).await;
+        self.waited.end(core.now());
+        let count = received?;
         self.filled += count;
         Ok(count)
     }

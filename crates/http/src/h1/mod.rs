@@ -17,6 +17,7 @@ pub(crate) mod lines;
 pub(crate) mod method;
 pub(crate) mod name;
 mod proxied;
+mod remnant;
 mod replaced;
 pub(crate) mod report;
 pub(crate) mod response_head;
@@ -24,8 +25,10 @@ pub(crate) mod route;
 pub(crate) mod rule;
 mod scan;
 mod send;
+mod sending;
 mod step;
 pub(crate) mod target;
+mod unwanted;
 mod usual;
 pub(crate) mod work;
 

@@ -3,6 +3,7 @@
 //! A body is never longer or shorter than its head said: where bytes are missing, because a file shrank, the
 //! connection ends, and in a way that no client takes for the end of the body.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -13,6 +14,7 @@ use tracing::warn;
 
 use super::chunks;
 use super::connection::Conversation;
+use super::sending::Sending;
 use super::work::{OUTPUT_IN_ONE_GO, Work};
 use crate::encoding::PIECE;
 use crate::handler::files::multipart::Parts;
@@ -21,27 +23,10 @@ use crate::handler::files::open_file::{Content, OpenFile};
 
 /// Sends the output.
 pub(super) async fn flush(on: &Conversation, work: &mut Work) -> Result<(), StreamError> {
-    send_output(on, work, false).await
-}
-
-/// Sends `bytes`. The time-out is for the time between two sends.
-async fn send_all(on: &Conversation, mut bytes: &[u8], more: bool) -> Result<(), StreamError> {
-    while !bytes.is_empty() {
-        match on.stream.try_send(bytes, more) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => writable(on).await?,
-            Err(fault) => return Err(fault.into()),
-        }
+    if work.output.is_empty() {
+        return Ok(());
     }
-    Ok(())
-}
-
-async fn writable(on: &Conversation) -> Result<(), StreamError> {
-    on.stream.set_phase(Phase::Sending);
-    on.stream.set_write_timeout(on.worker.plan.timeouts.send);
-    let ready = on.stream.writable().await;
-    on.stream.clear_write_timeout();
-    ready
+    Sending::new(on, work).flush(false).await
 }
 
 /// From this size on a part of a file is sent apart from the head. Joined by `MSG_MORE`, the head would
@@ -59,8 +44,9 @@ pub(super) async fn file(
     on.stream.set_phase(Phase::Sending);
     let mut at = range.start;
     let more = range.end - range.start < HEAD_ALONE;
-    let sent = match send_output(on, work, more).await {
-        Ok(()) => send_part(on, file, &mut at, range.end).await,
+    let mut sending = Sending::new(on, work);
+    let sent = match sending.flush(more).await {
+        Ok(()) => send_part(&mut sending, file, &mut at, range.end).await,
         fault => fault,
     };
     finish(on, work, at - range.start);
@@ -71,28 +57,23 @@ pub(super) async fn file(
 pub(super) async fn parts(on: &mut Conversation, work: &mut Work, parts: &Parts) -> Result<(), StreamError> {
     on.stream.set_phase(Phase::Sending);
     let mut sent = 0;
-    let result = send_parts(on, work, parts, &mut sent).await;
+    let result = send_parts(&mut Sending::new(on, work), parts, &mut sent).await;
     finish(on, work, sent);
     result
 }
 
-async fn send_parts(
-    on: &Conversation,
-    work: &mut Work,
-    parts: &Parts,
-    sent: &mut u64,
-) -> Result<(), StreamError> {
+async fn send_parts(sending: &mut Sending<'_>, parts: &Parts, sent: &mut u64) -> Result<(), StreamError> {
     for (before, range) in &parts.parts {
-        work.output.extend_from_slice(before);
-        send_output(on, work, true).await?;
+        sending.output.extend_from_slice(before);
+        sending.flush(true).await?;
         *sent += before.len() as u64;
         let mut at = range.start;
-        let part = send_part(on, &parts.file, &mut at, range.end).await;
+        let part = send_part(sending, &parts.file, &mut at, range.end).await;
         *sent += at - range.start;
         part?;
     }
-    work.output.extend_from_slice(&parts.end);
-    send_output(on, work, false).await?;
+    sending.output.extend_from_slice(&parts.end);
+    sending.flush(false).await?;
     *sent += parts.end.len() as u64;
     Ok(())
 }
@@ -109,7 +90,7 @@ pub(super) async fn encoded(
 ) -> Result<(), StreamError> {
     on.stream.set_phase(Phase::Sending);
     let mut sent = 0;
-    let result = send_encoded(on, work, &mut encoded, &mut sent).await;
+    let result = send_encoded(&mut Sending::new(on, work), &mut encoded, &mut sent).await;
     if result.is_err() && !encoded.chunked {
         // The end of the connection would be taken for that of the body.
         // Where that fails the connection is gone.
@@ -120,28 +101,28 @@ pub(super) async fn encoded(
 }
 
 async fn send_encoded(
-    on: &Conversation,
-    work: &mut Work,
+    sending: &mut Sending<'_>,
     encoded: &mut Encoded,
     sent: &mut u64,
 ) -> Result<(), StreamError> {
+    let on = sending.on;
     let (mut at, mut done) = (0, false);
     while !done {
-        let begin = work.output.len();
-        let chunk = encoded.chunked.then(|| chunks::begin(&mut work.output));
+        let begin = sending.output.len();
+        let chunk = encoded.chunked.then(|| chunks::begin(sending.output));
         let sent_by = at + ENCODED_IN_ONE_GO;
-        while !done && work.output.len() < OUTPUT_IN_ONE_GO && at < sent_by {
-            done = encode_piece(on, encoded, &mut at, &mut work.output)?;
+        while !done && sending.output.len() < OUTPUT_IN_ONE_GO && at < sent_by {
+            done = encode_piece(on, encoded, &mut at, sending.output)?;
             on.stream.core().yield_now().await;
         }
         if let Some(chunk) = chunk {
-            chunks::end(&mut work.output, chunk);
+            chunks::end(sending.output, chunk);
             if done {
-                work.output.extend_from_slice(chunks::LAST);
+                sending.output.extend_from_slice(chunks::LAST);
             }
         }
-        let made = work.output.len() - begin;
-        send_output(on, work, !done).await?;
+        let made = sending.output.len() - begin;
+        sending.flush(!done).await?;
         *sent += made as u64;
     }
     Ok(())
@@ -176,14 +157,6 @@ fn encode_piece(
     Ok(done)
 }
 
-/// Sends the output, which is then empty; `more` where the answer goes on behind it.
-async fn send_output(on: &Conversation, work: &mut Work, more: bool) -> Result<(), StreamError> {
-    let sent = send_all(on, &work.output[work.sent..], more).await;
-    work.output.clear();
-    work.sent = 0;
-    sent
-}
-
 /// The answer is out, or as much of it as there will be.
 fn finish(on: &Conversation, work: &mut Work, sent: u64) {
     work.output.clear();
@@ -197,40 +170,53 @@ fn shrank(on: &Conversation, missing: u64) -> StreamError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
-async fn send_part(on: &Conversation, file: &OpenFile, at: &mut u64, end: u64) -> Result<(), StreamError> {
+async fn send_part(
+    sending: &mut Sending<'_>,
+    file: &OpenFile,
+    at: &mut u64,
+    end: u64,
+) -> Result<(), StreamError> {
+    let on = sending.on;
     let descriptor = match &file.content {
         Content::Memory(bytes) => {
             let part = &bytes[*at as usize..end as usize];
-            send_all(on, part, false).await?;
+            sending.all(part, false).await?;
             *at = end;
             return Ok(());
         }
         Content::Descriptor(descriptor) => descriptor,
     };
     while *at < end {
-        let sent = if on.worker.plan.sendfile {
-            match on.stream.try_send_file(descriptor.as_fd(), at, end - *at) {
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    writable(on).await?;
-                    continue;
-                }
-                sent => sent?,
-            }
-        } else {
-            let mut buffer = on.stream.core().take_buffer();
-            let room = buffer.len().min(usize::try_from(end - *at).unwrap_or(usize::MAX));
-            let count = descriptor.read_at(&mut buffer[..room], *at)?;
-            send_all(on, &buffer[..count], *at + (count as u64) < end).await?;
-            *at += count as u64;
-            count
+        let sent = match on.worker.plan.sendfile {
+            true => on.stream.try_send_file(descriptor.as_fd(), at, end - *at),
+            false => send_copied(on, descriptor, at, end),
         };
-        if sent == 0 {
-            return Err(shrank(on, end - *at));
+        match sent {
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {}
+            sent => {
+                if sent? == 0 {
+                    return Err(shrank(on, end - *at));
+                }
+            }
         }
         if *at < end {
             // Past its budget, the connection gives way here.
-            writable(on).await?;
+            sending.writable().await?;
         }
     }
     Ok(())
+}
+
+/// Sends a piece of a file through memory. What the client does not take is read again later: nothing is held while
+/// it is waited for.
+fn send_copied(on: &Conversation, file: &File, at: &mut u64, end: u64) -> io::Result<usize> {
+    let mut buffer = on.stream.core().take_buffer();
+    let room = buffer.len().min(usize::try_from(end - *at).unwrap_or(usize::MAX));
+    let count = file.read_at(&mut buffer[..room], *at)?;
+    if count == 0 {
+        return Ok(0);
+    }
+    let sent = on.stream.try_send(&buffer[..count], *at + (count as u64) < end)?;
+    *at += sent as u64;
+    Ok(sent)
 }

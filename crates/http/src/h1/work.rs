@@ -13,18 +13,18 @@
 //! Invariant: while a request is worked on, its head stays in the input, at `start`, because the log still
 //! wants to see it; its spans count from there, so the input may be moved.
 
-use drover_event::{Buffer, CloseReason, Counter, Millis};
+use std::time::Duration;
+
+use drover_event::{Buffer, CloseReason, Counter, Millis, Waited};
 
 use super::body::Body;
 use super::connection::Conversation;
 use super::framing::Framing;
 use super::head::{Head, Status};
-use super::method::Method;
-use super::route::{Course, Route};
+use super::route::Route;
 use super::rule::Refusal;
 use super::step::Step;
 use crate::exchange::Rest;
-use crate::handler::Handler;
 use crate::handler::proxy::Memory;
 use crate::plan::Location;
 use crate::response::Fate;
@@ -84,6 +84,8 @@ pub(crate) struct Work {
     pub(super) body: Body,
     /// The body was read, and cannot be had again.
     pub(super) body_is_gone: bool,
+    /// How long its body is waited for.
+    pub(super) waited: Waited,
     /// For a request that is passed on.
     pub(crate) memory: Option<Box<Memory>>,
 }
@@ -113,6 +115,7 @@ impl Work {
             sent_head: Vec::new(),
             body: Body::NONE,
             body_is_gone: false,
+            waited: Waited::new(Duration::ZERO),
             memory: None,
         }
     }
@@ -125,6 +128,7 @@ impl Work {
         self.delayed = false;
         self.unread = false;
         self.route.begin();
+        self.input.take_up();
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::with_capacity(OUTPUT_IN_ONE_GO / 4);
@@ -140,20 +144,6 @@ impl Work {
     /// Others had their turn.
     pub(crate) fn begin_again(&mut self) {
         self.in_a_row = 0;
-    }
-
-    /// Where more of a head goes.
-    pub(crate) fn room_for_head(&mut self) -> &mut [u8] {
-        self.move_to_front();
-        &mut self.input[self.filled..]
-    }
-
-    /// Where more of a body goes: over what was read of it.
-    pub(crate) fn room_for_body(&mut self) -> &mut [u8] {
-        self.move_to_front();
-        self.end = self.start + self.head_length;
-        self.filled = self.end;
-        &mut self.input[self.filled..]
     }
 
     pub(super) fn move_to_front(&mut self) {
@@ -264,57 +254,6 @@ impl Work {
         }
     }
 
-    #[cold]
-    pub(super) fn begin_body(&mut self, on: &Conversation) {
-        if self.route.unverified.is_some() {
-            self.stage = Stage::Verify;
-            return;
-        }
-        let location = &on.worker.plan.locations[self.location];
-        let body = match Body::new(self.head.framing, location.body_limit) {
-            Ok(body) => body,
-            Err(refusal) => return self.refuse(on, refusal),
-        };
-        if let (Handler::Proxy(_), Course::Handler) = (&location.handler, self.route.course) {
-            (self.body, self.body_is_gone) = (body, false);
-            return;
-        }
-        self.body_is_gone = true;
-        let waits = self.head.expects_continue && self.end == self.filled;
-        let serves_files =
-            matches!(location.handler, Handler::Files(_) | Handler::Status(_) | Handler::Nothing);
-        let refuses = self.route.course != Course::Handler
-            || (serves_files && !matches!(self.head.method, Method::Get | Method::Head));
-        if waits && refuses {
-            // The final answer at once: whether the body follows is then the client's choice, so the
-            // connection cannot go on (RFC 9110, 10.1.1).
-            on.stream.close_because(CloseReason::LastAnswer);
-            self.fate = Fate::Close;
-            self.unread = true;
-            return;
-        }
-        if waits {
-            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        self.stage = Stage::Body(body);
-    }
-
-    /// Reads over a body, which nobody wants.
-    fn read_over(&mut self, on: &Conversation, mut body: Body) -> Option<Step> {
-        match body.advance(&self.input[self.end..self.filled]) {
-            Ok(progress) => {
-                self.end += progress.taken;
-                self.request_length += progress.taken as u64;
-                self.stage = if progress.done { Stage::Answer } else { Stage::Body(body) };
-                (!progress.done).then_some(Step::ReceiveBody)
-            }
-            Err(refusal) => {
-                self.refuse(on, refusal);
-                None
-            }
-        }
-    }
-
     #[inline]
     fn answer(&mut self, on: &Conversation) -> Option<Step> {
         if let Some(unverified) = self.route.unverified.take() {
@@ -340,6 +279,7 @@ impl Work {
         let answer = match answer.rest {
             // A proxy completes the head itself, once it is there.
             Rest::Elsewhere(_) | Rest::Proxy => answer,
+            _ if self.output.len() == before => answer,
             _ if location.headers.is_some() || self.route.shown.is_some() => {
                 self.complete(on, location, before, answer)
             }

@@ -22,6 +22,8 @@ pub(crate) enum Fixed {
         plain: Prepared,
         encoded: Vec<(Coding, Prepared)>,
     },
+    /// The connection closes instead.
+    Silence,
     /// With variables.
     Rendered {
         status: u16,
@@ -30,6 +32,9 @@ pub(crate) enum Fixed {
         body: Option<Template>,
     },
 }
+
+/// The status that stands for no answer, as in nginx.
+const SILENCE: u16 = 444;
 
 /// The type of bodies in the config, which is UTF-8.
 const DEFAULT_TYPE: &str = "text/plain; charset=utf-8";
@@ -45,6 +50,9 @@ impl Fixed {
         replaced: bool,
         compression: &Compression,
     ) -> Result<Fixed, TemplateError> {
+        if config.status == SILENCE {
+            return Ok(Fixed::Silence);
+        }
         let parse =
             |text: &Option<_>| text.as_ref().map(|text: &drover_config::Located<String>| own.template(text));
         let body = parse(&config.body).transpose()?;
@@ -75,7 +83,7 @@ impl Fixed {
     pub(crate) fn prepared(&self) -> Option<&Prepared> {
         match self {
             Fixed::Prepared(prepared) => Some(prepared),
-            Fixed::Encoded { .. } | Fixed::Rendered { .. } => None,
+            Fixed::Encoded { .. } | Fixed::Rendered { .. } | Fixed::Silence => None,
         }
     }
 
@@ -87,6 +95,7 @@ impl Fixed {
             return answer;
         }
         match self {
+            Fixed::Silence => Answer { closes: true, ..Answer::complete(SILENCE, 0) },
             Fixed::Prepared(prepared) => prepared.answer(request, out),
             Fixed::Encoded { plain, encoded } => {
                 let accepted = Accepted::of(request.head, request.bytes);
@@ -114,6 +123,7 @@ impl Fixed {
         match self {
             Fixed::Prepared(prepared) | Fixed::Encoded { plain: prepared, .. } => prepared.status(),
             Fixed::Rendered { status, .. } => *status,
+            Fixed::Silence => SILENCE,
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use drover_event::Patience;
 use drover_service::access_log::LogPlan;
 
 use super::{Compiled, Gate, Location, LogUse, PlanError, Server, Timeouts};
@@ -38,9 +39,9 @@ pub(super) fn compile(config: &config::Http, workers: u32) -> Result<Compiled, P
 fn timeouts(config: &config::Http) -> Timeouts {
     Timeouts {
         header: config.client_header_timeout,
-        body: config.client_body_timeout,
+        body: Patience::new(config.client_body_timeout, config.client_body_rate.bytes()),
         keepalive: config.keepalive_timeout,
-        send: config.send_timeout,
+        send: Patience::new(config.send_timeout, config.send_rate.bytes()),
         lingering: config.lingering_timeout,
         lingering_in_all: config.lingering_time,
     }
@@ -246,7 +247,7 @@ impl<'a> Compiler<'a> {
         };
         let headers = config.headers.as_ref().or(server.headers.as_ref()).or(self.config.headers.as_ref());
         let headers = headers.map(|headers| HeaderChanges::new(headers, &self.own)).transpose();
-        let headers = headers.map_err(|source| PlanError::Location { path: of.clone(), source })?;
+        let headers = headers.map_err(|source| PlanError::Rule { of: of.clone(), source })?;
         Ok(Location {
             handler,
             gate: self.gate(server, config, &of)?,

@@ -17,16 +17,27 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn add_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+    match field(directive)? {
+        Some(field) => scope.add_field(field),
+        None if directive.arguments.get(1).is_some_and(|value| !value.is_empty()) => {
+            return Ok(Some("drover says itself where a response ends".to_owned()));
+        }
+        // An empty value adds nothing, and keeps those outside from being added.
+        None => scope.add_no_field(),
+    }
+    Ok(None)
+}
+
+/// The field that is added, if one is.
+pub(super) fn field(directive: &Directive) -> Result<Option<Field>, String> {
     let (name, value, always) = match directive.arguments.as_slice() {
         [name, value] => (name, value, false),
         [name, value, always] if always == "always" => (name, value, true),
         _ => return Err("a name and a value are expected, and perhaps `always`".to_owned()),
     };
-    // An empty value adds nothing.
-    if !value.is_empty() {
-        scope.add_field(Field { name: name.clone(), value: value.clone(), always });
-    }
-    Ok(None)
+    let own = ["connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade"];
+    let is_sent = !value.is_empty() && !own.contains(&name.to_ascii_lowercase().as_str());
+    Ok(is_sent.then(|| Field { name: name.clone(), value: value.clone(), always }))
 }
 
 fn expires(scope: &mut Scope, directive: &Directive) -> Verdict {

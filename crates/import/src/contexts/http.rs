@@ -102,6 +102,24 @@ pub(crate) fn path(arguments: &[String]) -> Result<String, String> {
     }
 }
 
+/// A path for a location that lets nobody in and whose expression looks ahead for what not to match: without looking, it
+/// is closed for more.
+pub(crate) fn wider_path(block: &Directive) -> Option<String> {
+    let closes = block.inner().any(|inner| match inner.name.as_str() {
+        "deny" => inner.arguments == ["all"],
+        "return" => {
+            inner.arguments.first().is_some_and(|status| ["403", "404", "444"].contains(&status.as_str()))
+        }
+        "internal" => true,
+        _ => false,
+    });
+    let [sign, text] = block.arguments.as_slice() else { return None };
+    let (before, behind) = text.split_once("(?!")?;
+    let (looked_for, behind) = behind.split_once(')')?;
+    let plain = !looked_for.contains(['(', '[', '\\']);
+    (closes && plain).then(|| path(&[sign.clone(), format!("{before}{behind}")]).ok()).flatten()
+}
+
 /// The expression of a location, as TOML, if it has one.
 pub(crate) fn expression_of(arguments: &[String]) -> Option<String> {
     match arguments {

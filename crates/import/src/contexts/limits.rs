@@ -60,7 +60,7 @@ fn request_limit(scope: &mut Scope, directive: &Directive) -> Verdict {
     let mut table = limit_table(scope, directive, "request_limits", name);
     table.set("rate", string(&format!("{number}/{unit}")));
     table.set("entries", entries.to_string());
-    scope.behind.push(table);
+    scope.push_table(table)?;
     Ok(None)
 }
 
@@ -68,7 +68,7 @@ fn connection_limit(scope: &mut Scope, directive: &Directive) -> Verdict {
     let (name, entries) = zone(directive.arguments.get(1))?;
     let mut table = limit_table(scope, directive, "connection_limits", name);
     table.set("entries", entries.to_string());
-    scope.behind.push(table);
+    scope.push_table(table)?;
     Ok(None)
 }
 

@@ -8,7 +8,12 @@ use crate::tree::Directive;
 use crate::values;
 
 pub(super) const ROWS: &[Row] = &[
-    Row { directive: "error_log", becomes: "log.file, log.level", levels: &[Main], how: How::By(error_log) },
+    Row {
+        directive: "error_log",
+        becomes: "log.file or log.syslog, log.level",
+        levels: &[Main],
+        how: How::By(error_log),
+    },
     Row {
         directive: "error_log",
         becomes: "drover has one log for the whole daemon",
@@ -48,18 +53,21 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         _ => return Err("a file and perhaps a level are expected".to_owned()),
     };
     let mut remark = None;
-    let file = match file.as_str() {
-        "/dev/null" => "off".to_owned(),
-        "/dev/stdout" => "stdout".to_owned(),
-        "/dev/stderr" | "stderr" => "stderr".to_owned(),
-        file if file.starts_with("syslog:") || file.starts_with("memory:") => {
-            return Err(format!("the daemon's log is a file, not `{file}`"));
+    let (key, value) = match file.as_str() {
+        "/dev/null" => ("log.file", string("off")),
+        "/dev/stdout" => ("log.file", string("stdout")),
+        "/dev/stderr" | "stderr" => ("log.file", string("stderr")),
+        file if file.starts_with("memory:") => {
+            return Err(format!("drover keeps no log in memory, as in `{file}`"));
         }
-        file => {
-            let (file, relative) = scope.facts.directories.at_prefix(file);
-            remark = relative;
-            file
-        }
+        file => match file.strip_prefix("syslog:") {
+            Some(options) => ("log.syslog", inline_table(&syslog_of_daemon(options)?)),
+            None => {
+                let (file, relative) = scope.facts.directories.at_prefix(file);
+                remark = relative;
+                ("log.file", string(&file))
+            }
+        },
     };
     let (level, difference) = match level {
         "debug" | "info" | "warn" | "error" => (level, None),
@@ -67,7 +75,7 @@ fn error_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         "crit" | "alert" | "emerg" => ("error", Some("drover has no level above error")),
         _ => return Err(format!("`{level}` is no level")),
     };
-    scope.set("log.file", string(&file));
+    scope.set(key, value);
     scope.set("log.level", string(level));
     Ok(remark.or(difference.map(str::to_owned)))
 }
@@ -116,7 +124,7 @@ fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
         return Err("drover's access logs are files with fixed names".to_owned());
     }
     let (file, mut remark) = match (file.as_str(), file.strip_prefix("syslog:")) {
-        (_, Some(options)) => (("syslog", syslog(options)?), None),
+        (_, Some(options)) => (("syslog", inline_table(&syslog(options)?)), None),
         ("/dev/stdout", _) => (("file", string("stdout")), None),
         ("/dev/stderr" | "stderr", _) => (("file", string("stderr")), None),
         (file, _) => {
@@ -152,7 +160,7 @@ fn access_log(scope: &mut Scope, directive: &Directive) -> Verdict {
 }
 
 /// `server=ADDRESS,facility=...,tag=...,severity=...,nohostname`, as TOML.
-fn syslog(options: &str) -> Result<String, String> {
+fn syslog(options: &str) -> Result<Vec<(&'static str, String)>, String> {
     let mut fields = Vec::new();
     for option in options.split(',') {
         match option.split_once('=').unwrap_or((option, "")) {
@@ -165,7 +173,8 @@ fn syslog(options: &str) -> Result<String, String> {
                 }
                 fields.push(("to", string(&to)));
             }
-            (key @ ("facility" | "tag"), value) => fields.push((key, string(value))),
+            ("facility", value) => fields.push(("facility", string(value))),
+            ("tag", value) => fields.push(("tag", string(value))),
             ("severity", value) => {
                 let value = if value == "warn" { "warning" } else { value };
                 fields.push(("severity", string(value)));
@@ -177,5 +186,15 @@ fn syslog(options: &str) -> Result<String, String> {
     if !fields.iter().any(|(key, _)| *key == "tag") {
         fields.push(("tag", string("nginx")));
     }
-    Ok(inline_table(&fields))
+    Ok(fields)
+}
+
+/// The same for the log of the daemon, whose lines are as severe as their level says.
+fn syslog_of_daemon(options: &str) -> Result<Vec<(&'static str, String)>, String> {
+    let mut fields = syslog(options)?;
+    fields.retain(|(key, _)| *key != "severity");
+    if !fields.iter().any(|(key, _)| *key == "facility") {
+        fields.push(("facility", string("local7")));
+    }
+    Ok(fields)
 }

@@ -166,9 +166,9 @@ fn write_map(
     scope.take_comments().iter().for_each(|text| table.comment(text));
     table.set("of", string(of));
     entries.into_iter().for_each(|(key, value)| table.set(key, value));
-    scope.behind.push(table);
+    scope.push_table(table)?;
     if !listed.is_empty() {
-        scope.behind.push(listed.under(&format!("[http.maps.{}.{kind}]", key(name))));
+        scope.push_table(listed.under(&format!("[http.maps.{}.{kind}]", key(name))))?;
     }
     Ok(None)
 }

@@ -16,7 +16,7 @@ mod variables;
 use crate::mapping::Row;
 
 pub(crate) use content::write_charsets;
-pub(crate) use http::{expression_of, path};
+pub(crate) use http::{expression_of, path, wider_path};
 pub(crate) use variables::translated;
 
 /// All rows.

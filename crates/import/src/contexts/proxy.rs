@@ -193,6 +193,7 @@ fn pass_by_name(scope: &mut Scope, server: &str, path: &str) -> Verdict {
     scope.set("proxy_pass", string(&format!("http://{server}")));
     let changes = scope.passed_path.is_some();
     scope.proxy_host = server.to_owned();
+    scope.passes = scope.facts.http_upstreams();
     scope.pass = Some(Pass { server: server.to_owned(), around: ("http://", String::new()) });
     let name = "the variable gives the name of an upstream, not an address";
     Ok(Some(if changes { format!("{name}; {CHANGED}") } else { name.to_owned() }))

@@ -3,8 +3,9 @@
 use regex::bytes::RegexBuilder;
 
 use super::exactly;
+use super::fields::field;
 use crate::convert::Scope;
-use crate::document::{inline_table, string};
+use crate::document::{inline_table, list, string};
 use crate::mapping::Level::{Location, Server};
 use crate::mapping::{How, Level, Row, Verdict};
 use crate::tree::Directive;
@@ -101,7 +102,7 @@ fn answer_of(scope: &Scope, directive: &Directive) -> Result<String, String> {
     };
     let mut fields = vec![("status", status.to_string())];
     match status {
-        444 => return Err("drover does not close without an answer".to_owned()),
+        444 => {}
         301 | 302 | 303 | 307 | 308 => fields.push(("location", string(text))),
         200..=599 if text.is_empty() => {}
         200..=599 => {
@@ -152,23 +153,61 @@ fn limit_except(scope: &mut Scope, directive: &Directive) -> Verdict {
 }
 
 fn condition(scope: &mut Scope, directive: &Directive) -> Verdict {
-    let when = when(&directive.arguments)?;
-    let mut rules = Vec::new();
+    if let Some(tried) = tried_files(scope, directive) {
+        scope.set("try_files", tried);
+        return Ok(None);
+    }
+    let when_so = when(&directive.arguments, false)?;
+    let (mut rules, mut fields) = (Vec::new(), Vec::new());
     for inner in directive.inner() {
         let parts = match inner.name.as_str() {
             "set" => set_parts(inner)?,
             "rewrite" => rewrite_parts(inner)?,
             "return" => vec![("return", answer_of(scope, inner)?)],
+            "add_header" => {
+                fields.extend(field(inner)?);
+                continue;
+            }
             name => return Err(format!("a rule of drover has nothing like `{name}` inside of it")),
         };
-        rules.push(rule(Some(&when), parts));
+        rules.push(rule(Some(&when_so), parts));
+    }
+    if directive.inner().any(|inner| inner.name == "add_header") {
+        let when_not = when(&directive.arguments, true)?;
+        scope.add_fields_when(when_so, when_not, fields)?;
     }
     rules.into_iter().for_each(|rule| scope.push("rules", rule));
     Ok(None)
 }
 
-/// The condition in brackets, as TOML.
-fn when(arguments: &[String]) -> Result<String, String> {
+/// What `if (!-e $request_filename) { rewrite ... last; }` comes to, if that is all that is asked.
+fn tried_files(scope: &Scope, directive: &Directive) -> Option<String> {
+    let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+    let files: &[&str] = match arguments.as_slice() {
+        ["(!-e", "$request_filename)"] => &["$uri", "$uri/"],
+        ["(!-f", "$request_filename)"] => &["$uri"],
+        _ => return None,
+    };
+    let inner: Vec<&Directive> = directive.inner().filter(|inner| inner.name != "break").collect();
+    let [only] = inner.as_slice() else { return None };
+    let (pattern, to) = match only.arguments.as_slice() {
+        [pattern, to] => (pattern, to),
+        [pattern, to, last] if last == "last" => (pattern, to),
+        _ => return None,
+    };
+    let is_all = ["^", ".*", "^.*$", "^(.*)$", "(.*)"].contains(&pattern.as_str());
+    let fits =
+        scope.level == Location && scope.count("rules") == 0 && only.name == "rewrite" && to.starts_with('/');
+    if !fits || !is_all {
+        return None;
+    }
+    let last = to.replace("$1", "$uri");
+    let texts: Vec<String> = files.iter().copied().chain([last.as_str()]).map(string).collect();
+    Some(list(&texts))
+}
+
+/// The condition in brackets, as TOML; or its opposite.
+fn when(arguments: &[String], opposite: bool) -> Result<String, String> {
     let text = arguments.join(" ");
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
     let inner = inner.ok_or_else(|| "a condition in brackets is expected".to_owned())?.trim();
@@ -180,10 +219,11 @@ fn when(arguments: &[String]) -> Result<String, String> {
     let operand = operand.unwrap_or("").trim_matches('"');
     let compared = |kind: &str, value: String, not: bool| {
         let mut fields = vec![("text", string(variable)), (kind, value)];
-        fields.extend(not.then(|| ("not", "true".to_owned())));
+        fields.extend((not != opposite).then(|| ("not", "true".to_owned())));
         inline_table(&fields)
     };
     match sign {
+        None if opposite => Ok(inline_table(&[("text", string(variable)), ("not", "true".to_owned())])),
         None => Ok(string(variable)),
         Some("=") => Ok(compared("equals", string(operand), false)),
         Some("!=") => Ok(compared("equals", string(operand), true)),

@@ -97,14 +97,17 @@ fn by_name(scope: &mut Scope, variable: &str) -> Verdict {
     let Names { default, names } = read_map(map)?;
     let mut table = Table::new("[stream.servers.server_names]");
     for (name, to) in &names {
-        table.set(&key(name), string(&target(scope, to)?));
+        let to = target(scope, to)?;
+        table.set(&key(name), string(&to));
+        scope.passes.push(to);
     }
     if let Some(to) = default {
         let to = target(scope, &to)?;
         scope.set("proxy_pass", string(&to));
+        scope.passes.push(to);
     }
     if !table.is_empty() {
-        scope.behind.push(table);
+        scope.push_table(table)?;
     }
     Ok(None)
 }

@@ -97,6 +97,11 @@ impl Facts {
         }
     }
 
+    /// The names of the HTTP service's upstreams.
+    pub(crate) fn http_upstreams(&self) -> Vec<String> {
+        self.http_upstreams.iter().cloned().collect()
+    }
+
     /// Whether the HTTP service has upstreams with names.
     pub(crate) fn has_http_upstreams(&self) -> bool {
         !self.http_upstreams.is_empty()

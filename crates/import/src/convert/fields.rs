@@ -22,6 +22,17 @@ pub(super) struct Fields {
     hidden: List<String>,
     /// The field Cache-Control, or none.
     times: List<Option<String>>,
+    /// What responses get instead of `added` where a condition holds.
+    instead: Option<Instead>,
+}
+
+/// Fields that stand in place of others.
+#[derive(Clone, Debug)]
+struct Instead {
+    /// The condition and its opposite, as TOML.
+    when: String,
+    when_not: String,
+    added: Vec<Field>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +60,12 @@ impl<T: Clone> List<T> {
 impl Fields {
     /// What a block inside of this one begins with.
     pub(super) fn inside(&self) -> Fields {
-        Fields { added: self.added.inside(), hidden: self.hidden.inside(), times: self.times.inside() }
+        Fields {
+            added: self.added.inside(),
+            hidden: self.hidden.inside(),
+            times: self.times.inside(),
+            instead: None,
+        }
     }
 
     pub(super) fn add(&mut self, field: Field) {
@@ -77,30 +93,54 @@ impl Fields {
             let field = inline_table(&[("Cache-Control", string(value))]);
             changes.push(inline_table(&[(how, field), ("statuses", USUAL_STATUSES.to_owned())]));
         }
-        changes.extend(self.additions(true));
-        changes.extend(self.additions(false));
+        let (when, when_not) = match &self.instead {
+            Some(instead) => (Some(instead.when.as_str()), Some(instead.when_not.as_str())),
+            None => (None, None),
+        };
+        for always in [true, false] {
+            changes.extend(additions(self.added.in_force(), always, when_not));
+        }
+        let instead = self.instead.as_ref().map_or(&[][..], |instead| &instead.added);
+        for always in [true, false] {
+            changes.extend(additions(instead, always, when));
+        }
         changes
     }
 
-    /// Changes that add fields: a name stands once in each.
-    fn additions(&self, always: bool) -> Vec<String> {
-        let mut changes: Vec<Vec<&Field>> = Vec::new();
-        for field in self.added.in_force().iter().filter(|field| field.always == always) {
-            let has_it = |change: &Vec<&Field>| change.iter().any(|known| known.name == field.name);
-            match changes.last_mut().filter(|change| !has_it(change)) {
-                Some(change) => change.push(field),
-                None => changes.push(vec![field]),
-            }
+    /// Has other fields added where a condition holds. Fails where there is such a condition already.
+    pub(super) fn add_when(
+        &mut self,
+        when: String,
+        when_not: String,
+        added: Vec<Field>,
+    ) -> Result<(), String> {
+        if self.instead.is_some() {
+            return Err("drover's fields look at one such condition".to_owned());
         }
-        let written = |change: &Vec<&Field>| {
-            let fields: Vec<_> =
-                change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
-            let mut parts = vec![("add", inline_table(&fields))];
-            if !always {
-                parts.push(("statuses", USUAL_STATUSES.to_owned()));
-            }
-            inline_table(&parts)
-        };
-        changes.iter().map(written).collect()
+        self.instead = Some(Instead { when, when_not, added });
+        Ok(())
     }
+}
+
+/// Changes that add fields: a name stands once in each.
+fn additions(added: &[Field], always: bool, when: Option<&str>) -> Vec<String> {
+    let mut changes: Vec<Vec<&Field>> = Vec::new();
+    for field in added.iter().filter(|field| field.always == always && !field.value.is_empty()) {
+        let has_it = |change: &Vec<&Field>| change.iter().any(|known| known.name == field.name);
+        match changes.last_mut().filter(|change| !has_it(change)) {
+            Some(change) => change.push(field),
+            None => changes.push(vec![field]),
+        }
+    }
+    let written = |change: &Vec<&Field>| {
+        let fields: Vec<_> = change.iter().map(|field| (field.name.as_str(), string(&field.value))).collect();
+        let mut parts = Vec::new();
+        parts.extend(when.map(|when| ("when", when.to_owned())));
+        parts.push(("add", inline_table(&fields)));
+        if !always {
+            parts.push(("statuses", USUAL_STATUSES.to_owned()));
+        }
+        inline_table(&parts)
+    };
+    changes.iter().map(written).collect()
 }

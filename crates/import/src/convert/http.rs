@@ -90,8 +90,12 @@ impl Converter {
                 scope.set("path", path);
             }
             Err(reason) => {
-                self.unsupported(&mut scope, block, &reason);
-                return vec![scope.only_comments()];
+                let Some(path) = contexts::wider_path(block) else {
+                    self.unsupported(&mut scope, block, &reason);
+                    return vec![scope.only_comments()];
+                };
+                self.unsupported(&mut scope, block, &format!("{reason}; it is closed without looking ahead"));
+                scope.set("path", path);
             }
         }
         self.note(block, Outcome::CarriedOver, "");

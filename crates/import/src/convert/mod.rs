@@ -120,6 +120,9 @@ impl Converter {
             return self.unsupported(scope, directive, "drover knows no such directive");
         };
         match row.how {
+            How::Block if self.is_known(directive, left) => {
+                self.unsupported(scope, directive, "stands here a second time");
+            }
             How::Block => left.inner.push((scope.take_comments(), directive)),
             How::Nothing => self.note(directive, Outcome::NoEffect, row.becomes),
             How::Unsupported => self.unsupported(scope, directive, row.becomes),
@@ -134,6 +137,15 @@ impl Converter {
             _ if row.levels.iter().any(|level| *level > scope.level) => left.down.push(directive),
             _ => self.unsupported(scope, directive, "drover has this for the whole service only"),
         }
+    }
+
+    /// Whether a block may stand once only, and does already.
+    fn is_known(&self, directive: &Directive, left: &Left<'_>) -> bool {
+        let once = ["http", "stream", "events", "upstream"].contains(&directive.name.as_str());
+        let is_same = |(_, known): &(Vec<String>, &Directive)| {
+            known.name == directive.name && known.arguments.first() == directive.arguments.first()
+        };
+        once && left.inner.iter().any(is_same)
     }
 
     fn apply(&mut self, scope: &mut Scope, row: &Row, directive: &Directive) {

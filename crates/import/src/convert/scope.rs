@@ -36,6 +36,8 @@ pub(crate) struct Scope {
     pub(crate) facts: Rc<Facts>,
     /// What the block passes on to.
     pub(crate) pass: Option<Pass>,
+    /// All that it may pass on to, where a variable decides: upstreams and addresses.
+    pub(crate) passes: Vec<String>,
     /// What nginx calls `$proxy_host`.
     pub(crate) proxy_host: String,
     /// What is asked of the upstream that it passes on to.
@@ -51,7 +53,7 @@ pub(crate) struct Scope {
     /// Lists that several directives add to, by key; as TOML.
     lists: Vec<(&'static str, Vec<String>)>,
     /// Tables that stand behind this one.
-    pub(crate) behind: Vec<Table>,
+    behind: Vec<Table>,
 }
 
 impl Scope {
@@ -72,6 +74,7 @@ impl Scope {
             rules_are_over: false,
             facts: Rc::clone(facts),
             pass: None,
+            passes: Vec::new(),
             proxy_host: String::new(),
             of_upstream: Vec::new(),
             is_closed: false,
@@ -136,6 +139,15 @@ impl Scope {
         self.table.has(key)
     }
 
+    /// Adds a table that stands behind this one. Fails where there is one of this name.
+    pub(crate) fn push_table(&mut self, table: Table) -> Result<(), String> {
+        if self.behind.iter().any(|known| known.header() == table.header()) {
+            return Err(format!("there is a table {} already", table.header()));
+        }
+        self.behind.push(table);
+        Ok(())
+    }
+
     /// Adds to a list.
     pub(crate) fn push(&mut self, key: &'static str, value: String) {
         let place = self.lists.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
@@ -176,6 +188,23 @@ impl Scope {
     pub(crate) fn add_field(&mut self, field: Field) {
         self.fields.add(field);
         self.write_fields();
+    }
+
+    /// Adds none, which is a word of its own: those outside are not added either.
+    pub(crate) fn add_no_field(&mut self) {
+        self.add_field(Field { name: String::new(), value: String::new(), always: true });
+    }
+
+    /// Has other fields added where a condition holds; both are TOML.
+    pub(crate) fn add_fields_when(
+        &mut self,
+        when: String,
+        when_not: String,
+        fields: Vec<Field>,
+    ) -> Result<(), String> {
+        self.fields.add_when(when, when_not, fields)?;
+        self.write_fields();
+        Ok(())
     }
 
     /// Takes a field out of responses.

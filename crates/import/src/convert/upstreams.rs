@@ -58,6 +58,9 @@ impl Converter {
 
     /// Hands the settings of a block that passes on to its upstream. An address becomes one where there are any.
     pub(super) fn settle_pass(&mut self, scope: &mut Scope) {
+        if !scope.passes.is_empty() {
+            self.settle_passes(scope);
+        }
         let Some(pass) = scope.pass.clone() else { return };
         if !scope.level.is_of_streams() {
             settle_path(scope);
@@ -74,11 +77,35 @@ impl Converter {
             }
             return;
         }
-        if settings.is_empty() {
+        // What a variable decides is settled already.
+        if settings.is_empty() || !scope.passes.is_empty() {
             return;
         }
         let name = self.name_for(&pass.server, &settings, is_of_streams);
         scope.set("proxy_pass", string(&pass.text(&name)));
+    }
+
+    /// The same where a variable decides among several.
+    fn settle_passes(&mut self, scope: &Scope) {
+        if scope.of_upstream.is_empty() {
+            return;
+        }
+        let is_of_streams = scope.level.is_of_streams();
+        let is_one = |upstream: &Upstream, name: &str| {
+            upstream.name == name && upstream.is_of_streams == is_of_streams
+        };
+        let mut names = scope.passes.clone();
+        names.sort();
+        names.dedup();
+        for name in names {
+            match self.upstreams.iter_mut().find(|upstream| is_one(upstream, &name)) {
+                Some(upstream) => upstream.settings.extend(scope.of_upstream.iter().cloned()),
+                None => {
+                    let keys: Vec<&str> = scope.of_upstream.iter().map(|setting| setting.key).collect();
+                    self.report.say(format!("{name}, an address, has no {} of its own", keys.join(", ")));
+                }
+            }
+        }
     }
 
     /// The name of an upstream for an address with these settings.

@@ -144,6 +144,9 @@ impl Check<'_> {
     }
 
     fn header_change(&mut self, change: &HeaderChange) {
+        if let Some(condition) = &change.when {
+            self.condition(condition);
+        }
         for (name, text) in change.set.iter().chain(&change.add) {
             self.text(text);
             check_field(name, text, self.findings);

@@ -45,7 +45,9 @@ impl Download<'_> {
     fn poll_send(&mut self, context: &mut Context<'_>) -> Result<bool, Fault> {
         let Some(spool) = self.spool.as_mut().filter(|spool| spool.left() > 0) else { return Ok(false) };
         let client = &self.asked.on.stream;
-        match poll(client.writable(), context) {
+        let ready = poll(client.writable(), context);
+        self.client_waited.note(client, ready.is_pending());
+        match ready {
             Poll::Pending => return Ok(false),
             Poll::Ready(ready) => ready.map_err(Fault::ClientSend)?,
         }
@@ -54,7 +56,7 @@ impl Download<'_> {
             result => result.map_err(|error| Fault::ClientSend(error.into()))?,
         }
         if spool.left() > 0 {
-            client.set_write_timeout(self.asked.on.worker.plan.timeouts.send);
+            client.set_write_timeout(self.client_waited.left_for(client));
         } else {
             spool.renew();
             client.clear_write_timeout();
@@ -138,7 +140,7 @@ impl Download<'_> {
         let (on, buffering) = (self.asked.on, &self.proxy.buffering);
         let new = || Spool::new(on, &buffering.directory, buffering.responses);
         self.spool.get_or_insert_with(new).add(bytes, on, &buffering.directory);
-        on.stream.set_write_timeout(on.worker.plan.timeouts.send);
+        on.stream.set_write_timeout(self.client_waited.left_for(&on.stream));
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, carry};
+use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
 use super::fault::{Fault, INTERIM_MOST};
@@ -82,6 +82,8 @@ pub(super) struct Download<'a> {
     pub(super) partial: &'a mut Vec<u8>,
     pub(super) one: &'a mut Try,
     pub(super) passed: &'a mut Passed,
+    /// How long the client was waited for.
+    pub(super) client_waited: Waited,
     /// What the client does not take at once of a body that is buffered.
     pub(super) spool: &'a mut Option<Spool>,
 }
@@ -339,8 +341,8 @@ impl Download<'_> {
         let load = Load {
             most: left,
             leaves_rest: false,
-            receive_timeout: self.proxy.read_timeout,
-            send_timeout: self.asked.on.worker.plan.timeouts.send,
+            receiving: self.proxy.read_timeout.into(),
+            sending: self.asked.on.worker.plan.timeouts.send,
         };
         let carried = carry(self.server, &self.asked.on.stream, load).await;
         self.passed.body += carried.moved;

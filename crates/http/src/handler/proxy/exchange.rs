@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use drover_event::{Stream, StreamError};
+use drover_event::{Stream, StreamError, Waited};
 use drover_upstream::proxy_protocol::{Header, encode};
 use drover_upstream::{Failure, Lease, Next, NoPeer};
 
@@ -251,6 +251,7 @@ impl Exchange<'_> {
             one: self.trail.last(),
             passed: &mut self.passed,
             spool: &mut self.waiting,
+            client_waited: Waited::new(self.asked.on.worker.plan.timeouts.send),
         };
         let (mut client_side, mut server_side) = (pin!(upload.run()), pin!(download.run()));
         poll_fn(|context| match server_side.as_mut().poll(context) {

@@ -11,9 +11,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use drover_event::{Counter, Stream, StreamError};
+use drover_event::{Counter, Patience, Stream, StreamError, Waited};
 use nix::libc::O_TMPFILE;
 use tracing::warn;
 
@@ -112,17 +111,16 @@ impl Spool {
         Ok(())
     }
 
-    /// Sends all that is left; the time-out is for the time between two sends.
-    pub(super) async fn send_all(&mut self, to: &Stream, timeout: Duration) -> Result<(), StreamError> {
+    /// Sends all that is left.
+    pub(super) async fn send_all(&mut self, to: &Stream, patience: Patience) -> Result<(), StreamError> {
+        let mut waited = Waited::new(patience);
         while self.left() > 0 {
-            to.set_write_timeout(timeout);
-            to.writable().await?;
+            waited.writable(to).await?;
             match self.send(to) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
                 _ => {}
             }
         }
-        to.clear_write_timeout();
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::pending;
 
-use drover_event::{CarryEnd, Load, Phase, Stream, StreamError, carry};
+use drover_event::{CarryEnd, Load, Patience, Phase, Stream, StreamError, Waited, carry};
 
 use super::Proxy;
 use super::fault::Fault;
@@ -61,7 +61,7 @@ impl Upload<'_, '_> {
         self.server.clear_read_timeout();
         if let Some(spool) = self.collected.take() {
             spool.rewind();
-            spool.send_all(self.server, self.proxy.send_timeout).await.map_err(Side::Server)?;
+            spool.send_all(self.server, self.proxy.send_timeout.into()).await.map_err(Side::Server)?;
         }
         if self.body.body.is_done() {
             return Ok(());
@@ -91,8 +91,8 @@ impl Upload<'_, '_> {
         let load = Load {
             most: left,
             leaves_rest: true,
-            receive_timeout: self.on.worker.plan.timeouts.body,
-            send_timeout: self.proxy.send_timeout,
+            receiving: self.on.worker.plan.timeouts.body,
+            sending: self.proxy.send_timeout.into(),
         };
         let carried = carry(&self.on.stream, self.server, load).await;
         self.incoming.passed(carried.moved);
@@ -106,7 +106,7 @@ impl Upload<'_, '_> {
     }
 
     async fn send(&mut self) -> Result<(), Side> {
-        let sent = send_all(self.server, self.frames, self.proxy.send_timeout).await;
+        let sent = send_all(self.server, self.frames, self.proxy.send_timeout.into()).await;
         self.frames.clear();
         sent.map_err(Side::Server)
     }
@@ -131,28 +131,22 @@ pub(super) async fn flush(on: &Conversation, output: &mut Vec<u8>, sent: &mut us
         return Ok(());
     }
     on.stream.set_phase(Phase::Sending);
-    let timeout = on.worker.plan.timeouts.send;
-    send_all(&on.stream, &output[*sent..], timeout).await.map_err(Fault::ClientSend)?;
+    let patience = on.worker.plan.timeouts.send;
+    send_all(&on.stream, &output[*sent..], patience).await.map_err(Fault::ClientSend)?;
     output.clear();
     *sent = 0;
     Ok(())
 }
 
-/// Sends `bytes`; the time-out is for the time between two sends.
-pub(super) async fn send_all(
-    stream: &Stream,
-    bytes: &[u8],
-    timeout: std::time::Duration,
-) -> Result<(), StreamError> {
+/// Sends `bytes`.
+pub(super) async fn send_all(stream: &Stream, bytes: &[u8], patience: Patience) -> Result<(), StreamError> {
+    let mut waited = Waited::new(patience);
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.try_send(&bytes[sent..], false) {
             Ok(count) => sent += count,
             Err(fault) if fault.kind() == std::io::ErrorKind::WouldBlock => {
-                stream.set_write_timeout(timeout);
-                let ready = stream.writable().await;
-                stream.clear_write_timeout();
-                ready?;
+                waited.writable(stream).await?;
             }
             Err(fault) => return Err(fault.into()),
         }
