@@ -26,6 +26,8 @@ pub(super) struct Upload<'a, 'b> {
     pub(super) whole: &'a Cell<bool>,
     /// Set once something is sent that is not in memory any more.
     pub(super) streamed: &'a Cell<bool>,
+    /// Bytes that were sent here.
+    pub(super) sent: &'a Cell<u64>,
     /// What was received of the body before, and goes first.
     pub(super) collected: Option<&'a mut Spool>,
 }
@@ -62,6 +64,7 @@ impl Upload<'_, '_> {
         if let Some(spool) = self.collected.take() {
             spool.rewind();
             spool.send_all(self.server, self.proxy.send_timeout.into()).await.map_err(Side::Server)?;
+            self.count(spool.length());
         }
         if self.body.body.is_done() {
             return Ok(());
@@ -97,6 +100,7 @@ impl Upload<'_, '_> {
         let carried = carry(&self.on.stream, self.server, load).await;
         self.incoming.passed(carried.moved);
         self.body.body.passed(carried.moved);
+        self.count(carried.moved);
         match carried.end {
             CarryEnd::Whole { .. } => Ok(()),
             CarryEnd::Ended => Err(Side::Client(Fault::ClientCut)),
@@ -107,8 +111,13 @@ impl Upload<'_, '_> {
 
     async fn send(&mut self) -> Result<(), Side> {
         let sent = send_all(self.server, self.frames, self.proxy.send_timeout.into()).await;
+        self.count(self.frames.len() as u64);
         self.frames.clear();
         sent.map_err(Side::Server)
+    }
+
+    fn count(&self, sent: u64) {
+        self.sent.set(self.sent.get() + sent);
     }
 }
 
