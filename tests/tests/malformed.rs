@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use drover_tests::http::{Failure, get};
-use drover_tests::{Client, Config, Directory, Drover, Port};
+use drover_tests::http_backend::Received;
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port};
 
 /// What is sent, and the status it gets.
 const CASES: &[(&str, u16)] = &[
@@ -64,6 +65,57 @@ const CASES: &[(&str, u16)] = &[
     ("\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03\r\n\r\n", 400),
 ];
 
+/// What is passed on, however it is split.
+const PASSED_ON: &[&str] = &[
+    "GET /a/../b?c=%41 HTTP/1.1\r\nHost: a\r\nX: \ty \r\nX:\r\n\r\n",
+    "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\nGET / HTTP/1",
+    "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n00a\r\n0123456789\r\n0\r\nT: u\r\n\r\n",
+    "PUT http://a/z HTTP/1.1\r\nHost: a\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 2\r\n\r\nab",
+    "GET /%0d%0aX:%20y HTTP/1.1\r\nHost: a\r\n\r\n",
+];
+
+#[test]
+fn what_is_passed_on_is_the_same_however_it_is_split() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
+    let config = Config::new(&directory, 1).http("client_header_timeout = \"60s\"").server(&port).passing(
+        "/",
+        backend.address(),
+        "",
+    );
+    let _drover = Drover::start(&directory, &config);
+    let mut seen = 0;
+    for bytes in PASSED_ON {
+        let mut client = Client::to(port.address());
+        let mut send = |parts: &mut dyn Iterator<Item = &[u8]>| {
+            parts.for_each(|part| client.send(part));
+            assert_eq!(client.response().status, 200, "{bytes:?}");
+        };
+        send(&mut std::iter::once(bytes.as_bytes()));
+        send(&mut bytes.as_bytes().chunks(1));
+        for at in 1..bytes.len() {
+            let (first, second) = bytes.as_bytes().split_at(at);
+            send(&mut [first, second].into_iter());
+        }
+        // The backend is strict about what it takes for a request.
+        let got: Vec<Received> = backend.requests().split_off(seen);
+        assert_eq!(got.len(), bytes.len() + 1, "{bytes:?}");
+        seen += got.len();
+        for one in &got {
+            assert_eq!(
+                Received { connection: 0, ..one.clone() },
+                Received { connection: 0, ..got[0].clone() }
+            );
+        }
+    }
+    // Of what is refused, a server sees nothing.
+    for (bytes, _) in CASES.iter().filter(|(_, status)| *status >= 400) {
+        let mut client = Client::to(port.address());
+        client.send(bytes);
+        status(&mut client);
+    }
+    assert_eq!(backend.requests().len(), seen);
+}
+
 fn start(directory: &Directory, port: &Port) -> Drover {
     Drover::start(directory, &Config::new(directory, 1).answering(port))
 }
@@ -93,6 +145,12 @@ fn each_case_gets_its_answer_however_it_is_split() {
             }
         }
         assert_eq!(status(&mut piecewise), expected.to_string(), "byte by byte: {bytes:?}");
+        for at in 1..bytes.len() {
+            let mut halves = Client::to(port.address());
+            halves.send(&bytes.as_bytes()[..at]);
+            let _ = halves.try_send(&bytes.as_bytes()[at..]);
+            assert_eq!(status(&mut halves), expected.to_string(), "split at {at}: {bytes:?}");
+        }
         if *expected >= 400 {
             assert!(whole.is_closed_within(Duration::from_secs(2)), "stays open after {bytes:?}");
         }

@@ -3,6 +3,13 @@
 use crate::h1::body::Body;
 use crate::h1::framing::Framing;
 use crate::h1::head::{Head, Limits, Status};
+use crate::handler::proxy::examined;
+pub use crate::handler::proxy::examined::PassedOn;
+
+/// What is passed on to a server of `bytes`, if they begin with a whole request.
+pub fn pass_on(bytes: &[u8]) -> Option<PassedOn> {
+    examined::pass_on(bytes)
+}
 
 /// Parses `bytes` as a head, whole and in two pieces; both must give the same answer.
 pub fn head(bytes: &[u8], split: usize) {

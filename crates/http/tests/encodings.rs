@@ -260,6 +260,8 @@ fn fixed_answers_are_encoded_too() {
             off,
             own,
             returning("/tiny", answer(200, "tiny")),
+            returning("/with", answer(200, &format!("$request_uri {body}"))),
+            returning("/with-tiny", answer(200, "$request_uri")),
             location("/none"),
         ];
     });
@@ -271,13 +273,21 @@ fn fixed_answers_are_encoded_too() {
         ("/off", "gzip", None),
         ("/own", "gzip, br", Some("gzip")),
         ("/tiny", "gzip", None),
+        ("/with", "gzip, br", Some("br")),
+        ("/with", "identity", None),
+        ("/with-tiny", "gzip", None),
     ] {
         let accept = format!("Accept-Encoding: {accept}\r\n");
         let answer = ask(&mut client, "GET", target, &accept);
         assert_eq!(answer.field("Content-Encoding"), want, "{target} {accept}");
-        let varies = matches!(target, "/" | "/own").then_some("Accept-Encoding");
+        let varies = matches!(target, "/" | "/own" | "/with").then_some("Accept-Encoding");
         assert_eq!(answer.field("Vary"), varies, "{target}");
-        let body = if target == "/tiny" { "tiny" } else { &body };
+        let body = match target {
+            "/tiny" => "tiny".to_owned(),
+            "/with" => format!("{target} {body}"),
+            "/with-tiny" => target.to_owned(),
+            _ => body.clone(),
+        };
         assert!(decoded(&answer) == body.as_bytes(), "{target} {accept}");
         let head = ask(&mut client, "HEAD", target, &accept);
         assert_eq!(head.field("Content-Length"), answer.field("Content-Length"));

@@ -70,7 +70,10 @@ impl Work {
     ) -> Answer {
         match self.route.course {
             Course::Handler => exchange::page(request, 404, b"", out),
-            Course::Rule(answer) => on.worker.plan.answers[answer as usize].0.answer(request, out),
+            Course::Rule(answer) => {
+                let fixed = &on.worker.plan.answers[answer as usize].0;
+                fixed.answer(request, on.worker.store.encoders(), out)
+            }
             Course::Redirect(status) => {
                 let mut fields = Vec::new();
                 push_location(&mut fields, &self.route.redirect);

@@ -1,11 +1,14 @@
 //! `return`: an answer that the config fixes, prepared when the config is read unless variables are in it.
 
+use std::rc::Rc;
+
 use drover_service::TemplateError;
 
 use crate::conditional::{Decision, Target, Validators};
 use crate::config::Return;
 use crate::encoding::accept::Accepted;
 use crate::encoding::compression::Compression;
+use crate::encoding::encoders::Encoders;
 use crate::encoding::{self, Coding};
 use crate::exchange::{self, Answer, Request};
 use crate::h1::method::Method;
@@ -30,6 +33,8 @@ pub(crate) enum Fixed {
         location: Option<Template>,
         content_type: String,
         body: Option<Template>,
+        /// In which codings the body may go, if its type is worth it.
+        compression: Option<Compression>,
     },
 }
 
@@ -74,7 +79,10 @@ impl Fixed {
                     _ => Fixed::Prepared(prepare(status, server, location, &content_type, body)),
                 }
             }
-            _ => Fixed::Rendered { status, location, content_type, body },
+            _ => {
+                let compression = compression.suits(&content_type, None).then(|| compression.clone());
+                Fixed::Rendered { status, location, content_type, body, compression }
+            }
         })
     }
 
@@ -88,7 +96,7 @@ impl Fixed {
     }
 
     #[inline]
-    pub(crate) fn answer(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+    pub(crate) fn answer(&self, request: &Request<'_>, encoders: &Rc<Encoders>, out: &mut Vec<u8>) -> Answer {
         if request.head.conditional
             && let Some(answer) = self.answer_condition(request, out)
         {
@@ -102,7 +110,7 @@ impl Fixed {
                 let chosen = accepted.choose(encoded.iter().map(|(coding, _)| *coding));
                 chosen.map_or(plain, |chosen| &encoded[chosen].1).answer(request, out)
             }
-            Fixed::Rendered { status, location, content_type, body } => {
+            Fixed::Rendered { status, location, content_type, body, compression } => {
                 let mut fields = Vec::new();
                 if let Some(location) = location {
                     let mut text = Vec::new();
@@ -114,6 +122,11 @@ impl Fixed {
                 };
                 let mut text = Vec::new();
                 (request.render)(body, &mut text);
+                if let Some(compression) =
+                    compression.as_ref().filter(|own| own.suits(content_type, Some(text.len() as u64)))
+                {
+                    text = encode(request, compression, encoders, text, &mut fields);
+                }
                 exchange::with_body(request, *status, &fields, content_type, &text, out)
             }
         }
@@ -141,6 +154,26 @@ impl Fixed {
             Decision::NotModified => Some(exchange::page(request, 304, b"", out)),
             Decision::PreconditionFailed => Some(exchange::page(request, 412, b"", out)),
         }
+    }
+}
+
+/// A body in the coding that the client likes best, where one makes it smaller; appends the fields that tell so.
+fn encode(
+    request: &Request<'_>,
+    compression: &Compression,
+    encoders: &Rc<Encoders>,
+    body: Vec<u8>,
+    fields: &mut Vec<u8>,
+) -> Vec<u8> {
+    response::field(fields, "Vary", b"Accept-Encoding");
+    let chosen = Accepted::of(request.head, request.bytes).choose(compression.codings.iter().copied());
+    let Some(coding) = chosen.map(|chosen| compression.codings[chosen]) else { return body };
+    match encoders.whole(coding, &body).filter(|encoded| encoded.len() < body.len()) {
+        Some(encoded) => {
+            response::field(fields, "Content-Encoding", coding.name().as_bytes());
+            encoded
+        }
+        None => body,
     }
 }
 
@@ -234,7 +267,8 @@ mod tests {
             render: &|_, out| out.extend_from_slice(b"/a b\r\nX: y"),
         };
         let mut out = Vec::new();
-        let answer = fixed.answer(&request, &mut out);
+        let encoders = Encoders::new(*compression.levels(), 1);
+        let answer = fixed.answer(&request, &encoders, &mut out);
         (String::from_utf8(out).expect("text"), answer)
     }
 

@@ -43,7 +43,7 @@ impl Handler {
         out: &mut Vec<u8>,
     ) -> Answer {
         match self {
-            Handler::Fixed(fixed) => fixed.answer(request, out),
+            Handler::Fixed(fixed) => fixed.answer(request, store.encoders(), out),
             Handler::Files(files) => files.answer(request, store, out),
             // RFC 9110, 9.3.8: what comes back may hold what only servers are to know.
             Handler::Proxy(_) if request.head.method == Method::Trace => {

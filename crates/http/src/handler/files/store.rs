@@ -68,6 +68,11 @@ struct Opened {
 }
 
 impl FileStore {
+    /// The worker's encoders.
+    pub(crate) fn encoders(&self) -> &Rc<Encoders> {
+        &self.encoders
+    }
+
     pub(crate) fn new(plan: &StorePlan, encoders: Rc<Encoders>) -> FileStore {
         let root = |path: &PathBuf| Root { path: path.clone(), opened: None };
         FileStore {

@@ -14,6 +14,7 @@ mod buffered;
 mod choice;
 mod collect;
 mod download;
+pub(crate) mod examined;
 mod exchange;
 mod fault;
 mod forward;
