@@ -80,6 +80,15 @@ impl Load {
         crate::eventually("the load is answered", || (self.answered() >= goal).then_some(()));
     }
 
+    /// Why the first request failed, if one did.
+    ///
+    /// # Panics
+    ///
+    /// When a thread has.
+    pub fn first_failure(&self) -> Option<String> {
+        self.first_failure.lock().expect("load threads do not panic").clone()
+    }
+
     /// Fails when a request has failed so far.
     ///
     /// # Panics
@@ -87,8 +96,8 @@ impl Load {
     /// Then: with the first reason, and `when` it was.
     #[track_caller]
     pub fn assert_no_loss(&self, when: &str) {
-        let first = self.first_failure.lock().expect("load threads do not panic");
-        assert!(first.is_none(), "lost a request at {when}: {}", first.as_deref().unwrap_or_default());
+        let first = self.first_failure();
+        assert!(first.is_none(), "lost a request at {when}: {}", first.unwrap_or_default());
     }
 
     /// Stops the threads and adds up what they saw.

@@ -160,4 +160,36 @@ fn what_a_drain_cuts_short_was_shut_down() {
     client.ask("/slow");
     eventually("it is under way", || (drover.status().workers[0].connections == 1).then_some(()));
     ends(&drover, "shutdown", || drover.reload_begun());
+    // Nothing was sent; the status is for the log.
+    access_log_says(&directory, "/slow 503 shutdown");
+}
+
+#[test]
+fn requests_that_are_cut_short_are_logged_with_what_was_sent_of_the_answer() {
+    let (directory, port) = (Directory::new(), Port::new());
+    directory.write("large", "x".repeat(50_000_000));
+    let config = config(&directory, &port)
+        .process("shutdown_timeout = \"200ms\"")
+        .log_format("ends = \"$request_uri $status $body_bytes_sent $close_reason\"")
+        .location("/large", &format!("root = \"{}\"", directory.path().display()));
+    let drover = Drover::start(&directory, &config);
+    let mut gone = Client::to(port.address());
+    gone.send(request("POST", "/body", "Content-Length: 9\r\n"));
+    eventually("its head was read", || {
+        drover.status().workers.iter().any(|w| w.connections == 1).then_some(())
+    });
+    drop(gone);
+    access_log_says(&directory, "/body 499 0 client_gone");
+    let mut slow = Client::to(port.address());
+    slow.ask("/large");
+    assert_eq!(slow.head_response().status, 200);
+    drover.reload_begun();
+    let line = eventually("it is logged when the worker ends", || {
+        let text = directory.read("ends.log");
+        text.lines().find(|line| line.starts_with("/large ")).map(str::to_owned)
+    });
+    let fields: Vec<&str> = line.split(' ').collect();
+    assert_eq!((fields[1], fields[3]), ("200", "shutdown"), "{line}");
+    let sent: u64 = fields[2].parse().expect("a number");
+    assert!(sent > 0 && sent < 50_000_000, "{line}");
 }

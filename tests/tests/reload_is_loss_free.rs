@@ -146,3 +146,22 @@ fn configs_that_are_refused_in_between_change_nothing() {
     let tally = load.stop();
     assert!(tally.failures.is_empty(), "{tally}");
 }
+
+/// A lone socket that was to become one of many has given nothing away when another address is taken.
+#[test]
+fn refused_configs_with_more_sockets_cost_no_connection() {
+    // It can happen only with the first one that is refused.
+    for start in 0..5 {
+        let (directory, port, taken) = (Directory::new(), Port::new(), Port::new());
+        let _somebody = std::net::TcpListener::bind(taken.address()).expect("the port is ours");
+        let drover = Drover::start(&directory, &config(&directory, &port, "exclusive"));
+        let load = Load::start(THREADS, port.address(), "/");
+        load.wait_for(100);
+        config(&directory, &port, "reuseport").process("workers = 4").answering(&taken).write(&directory);
+        let refused = binary::run(["reload".as_ref(), "-c".as_ref(), drover.config().as_os_str()]);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("in use"), "{refused:?}");
+        load.wait_for(100);
+        let tally = load.stop();
+        assert!(tally.failures.is_empty(), "start {start}: {tally}");
+    }
+}

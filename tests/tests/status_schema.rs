@@ -44,3 +44,17 @@ fn what_is_printed_keeps_to_the_schema() {
     assert_eq!(after["findings"][0]["about"], "reload");
     assert!(after["listeners"][0]["waiting"].is_u64() && after["accept_skew"].is_number(), "{after:#}");
 }
+
+#[test]
+fn the_readme_has_every_reason_for_which_connections_end() {
+    let readme = std::fs::read_to_string(binary::source_root().join("README.md")).expect("README.md");
+    let schema = schema_of_status();
+    let reasons = &schema["properties"]["totals"]["properties"]["closes"]["properties"];
+    let reasons = reasons.as_object().expect("reasons");
+    assert!(reasons.len() > 20);
+    for (reason, about) in reasons {
+        let meaning = about["description"].as_str().expect("a text").trim_end_matches('.');
+        let row = format!("| `{reason}` | {meaning} |\n");
+        assert!(readme.contains(&row), "README.md lacks {row}");
+    }
+}

@@ -178,7 +178,11 @@ impl Sockets {
         let steps = plan(&counts, &targets);
         let gone: Vec<&Address> =
             steps.iter().filter(|(_, step)| **step == Step::Close).map(|(address, _)| address).collect();
-        for (address, step) in &steps {
+        // A lone socket becomes a group before the kernel can be told to leave out the new member: what connects in
+        // between must not be refused because another address turns out to be taken.
+        let grows = |step: &Step| matches!(step, Step::Grow { .. });
+        let (last, first): (Vec<_>, Vec<_>) = steps.iter().partition(|(_, step)| grows(step));
+        for (address, step) in first.into_iter().chain(last) {
             let Some(wanted) = wanted.get(address).copied() else { continue };
             let mut group = match open::prepare_group(held, address, *step, wanted) {
                 Ok(group) => group,

@@ -20,6 +20,7 @@ use crate::backend::{Backend, BackendKind, Kind};
 use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::{Clock, Millis, WallClock};
+use crate::close::CloseReason;
 use crate::connection::{NONE, Slots};
 use crate::datagram::{Outgoing, Sessions};
 use crate::debug::DebugConnection;
@@ -351,6 +352,11 @@ fn clamped(state: &State, delay: Duration) -> u32 {
 }
 
 impl State {
+    /// Why the connection in a slot ends, as far as that is known.
+    pub(crate) fn end_of(&self, slot: u32) -> Option<CloseReason> {
+        if self.ending { Some(CloseReason::Shutdown) } else { self.slots[slot].end.reason() }
+    }
+
     /// Gives back the memory of slots, events and tasks that a busier time needed. Not to be called while events
     /// are being handled: their numbers would be worth nothing.
     #[cold]

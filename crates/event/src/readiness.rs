@@ -63,10 +63,7 @@ impl Core {
         if connection.listener == NONE {
             return;
         }
-        let reason = match connection.end.reason() {
-            _ if state.ending => CloseReason::Shutdown,
-            reason => reason.unwrap_or(CloseReason::Finished),
-        };
+        let reason = state.end_of(slot).unwrap_or(CloseReason::Finished);
         self.stats().count_close(reason);
         debug!(connection = connection.number, reason = reason.name(), "closed");
     }

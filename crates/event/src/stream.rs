@@ -132,7 +132,7 @@ impl Stream {
 
     /// Why the connection will end, as far as that is known.
     pub fn close_reason(&self) -> Option<CloseReason> {
-        self.with(|connection| connection.end.reason())
+        self.core.state().end_of(self.slot)
     }
 
     /// Receives what is there, at most `buffer.len()` bytes. `Ok(0)` is the end of the peer's

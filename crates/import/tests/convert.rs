@@ -320,3 +320,9 @@ idle_timeout = "5m"
 "#,
     );
 }
+
+#[test]
+fn a_server_for_tls_alone_listens_nowhere() {
+    let text = converted("http { server { listen 443 ssl; location / { return 204; } } }").text;
+    assert!(text.contains("listen = []\n"), "{text}");
+}

@@ -18,6 +18,9 @@ const WARM_UP: usize = 20;
 const REST: Duration = Duration::from_secs(3);
 /// The descriptors are at rest by then.
 const REST_AFTER: Duration = Duration::from_secs(60);
+/// Lines of the log, and reloads, that are shown where a request was lost.
+const LOG_LINES: usize = 100;
+const STEPS: usize = 5;
 /// How much the master's memory may have grown, in KiB.
 const GROWTH_MOST: u64 = 1024;
 
@@ -81,14 +84,14 @@ fn run(options: &Options) -> Result<(), String> {
     let load = Load::start(2, variants.port.address(), "/");
     let mut random = Random::new(options.seed);
     let begun = Instant::now();
-    reload_many(options, WARM_UP, &variants, &drover, &mut random)?;
+    reload_many(options, WARM_UP, &variants, &drover, &load, &mut random)?;
     let before = Figures::at_rest(&drover)?;
     println!(
         "{} descriptors and {} KiB after {WARM_UP} reloads",
         before.descriptors.len(),
         before.memory_kib
     );
-    reload_many(options, options.reloads, &variants, &drover, &mut random)?;
+    reload_many(options, options.reloads, &variants, &drover, &load, &mut random)?;
     let after = Figures::at_rest(&drover)?;
     println!("{} descriptors and {} KiB at the end", after.descriptors.len(), after.memory_kib);
     let tally = load.stop();
@@ -108,16 +111,27 @@ fn reload_many(
     reloads: usize,
     variants: &Variants,
     drover: &Drover,
+    load: &Load,
     random: &mut Random,
 ) -> Result<(), String> {
     let range = if options.quick { Range::Quick } else { Range::All };
+    let mut steps = Vec::new();
     for number in 1..reloads {
         if random.one_in(10) {
             let (word, config) = variants.broken(random);
             is_refused(drover, variants, &config, &word)?;
+            steps.push(format!("refused: {word}"));
         } else {
             let (name, config) = variants.any(range, random);
             is_accepted(drover, variants, &config).map_err(|reason| format!("{name}: {reason}"))?;
+            steps.push(name);
+        }
+        if let Some(reason) = load.first_failure() {
+            let log = variants.directory.read("logs/drover.log");
+            let lines: Vec<&str> = log.lines().collect();
+            let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            let steps = steps[steps.len().saturating_sub(STEPS)..].join("\n");
+            return Err(format!("a request was lost by reload {number}: {reason}\nafter\n{steps}\n{end}"));
         }
         if number % 100 == 0 {
             println!("{number} of {reloads}: generation {}", drover.status().generation());

@@ -20,15 +20,30 @@ pub(crate) type AtLength = (Conversation, Box<Work>, Step);
 
 /// Goes on where waiting is needed, until the connection is idle again (true) or closed (false).
 pub(crate) async fn at_length((mut on, mut work, step): AtLength) -> (Conversation, bool) {
-    let stays = match go_on(&mut on, &mut work, step).await {
+    let under_way = UnderWay { on: &mut on, work: &mut work };
+    let stays = match go_on(under_way.on, under_way.work, step).await {
         Ok(stays) => stays,
         Err(fault) => {
-            debug!(connection = on.stream.number(), "closing: {fault}");
+            debug!(connection = under_way.on.stream.number(), "closing: {fault}");
             false
         }
     };
+    drop(under_way);
     on.worker.give_back(work);
     (on, stays)
+}
+
+/// A request that is worked on, logged also where that is cut short: by a fault, or because the worker ends and this
+/// is dropped.
+struct UnderWay<'a> {
+    on: &'a mut Conversation,
+    work: &'a mut Work,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.work.log_cut_short(self.on);
+    }
 }
 
 async fn go_on(on: &mut Conversation, work: &mut Work, mut step: Step) -> Result<bool, StreamError> {

@@ -31,6 +31,8 @@ pub(crate) struct Parts<'a> {
     /// Where the head of the answer goes, for the log.
     pub(crate) sent_head: &'a mut Vec<u8>,
     pub(crate) trail: &'a mut Trail,
+    /// The status of an answer that has begun, and the length of its head, should it be cut short.
+    pub(crate) begun: &'a mut (u16, u64, u64),
     /// What becomes of the connection after the answer, as far as the request goes.
     pub(crate) fate: Fate,
 }
@@ -125,6 +127,7 @@ impl Work {
             sent: &mut self.sent,
             sent_head: &mut self.sent_head,
             trail: &mut self.route.trail,
+            begun: &mut self.begun,
             fate: self.fate,
         }
     }

@@ -30,19 +30,47 @@ impl Conversation {
 impl Work {
     #[cold]
     pub(super) fn log(&self, on: &Conversation, log: &LogUse, rest: u64, head_is_known: bool) {
-        let about = self.about(head_is_known);
         let (status, head, body) = self.begun;
+        self.log_sent(on, log, (status, head, body + rest), head_is_known);
+    }
+
+    fn log_sent(
+        &self,
+        on: &Conversation,
+        log: &LogUse,
+        (status, head, body): (u16, u64, u64),
+        head_is_known: bool,
+    ) {
+        let about = self.about(head_is_known);
         on.with_facts(&about, log.needs_local, log.needs_time, |facts| {
             let facts = Facts {
                 status,
-                bytes_sent: head + body + rest,
-                body_bytes_sent: body + rest,
+                bytes_sent: head + body,
+                body_bytes_sent: body,
                 sent_head: if log.needs_sent_head { &self.sent_head } else { b"" },
                 trail: Some(&self.route.trail),
                 ..*facts
             };
             on.worker.log(on.stream.core(), log, &facts);
         });
+    }
+
+    /// Logs the request at hand if it was not answered to its end: the client went away, or the worker ends.
+    #[cold]
+    pub(super) fn log_cut_short(&self, on: &Conversation) {
+        let (Stage::Verify | Stage::Body(_) | Stage::Answer) = self.stage else { return };
+        let location = on.worker.plan.locations.get(self.location);
+        let Some(log) = location.and_then(|location| location.log.as_ref()) else { return };
+        let sent = on.stream.bytes_sent().saturating_sub(self.answered_from);
+        let (status, head, _) = self.begun;
+        let status = match (status, on.stream.close_reason()) {
+            // Nothing was answered. The status is for the log.
+            (0, Some(CloseReason::Shutdown)) => 503,
+            (0, _) => 499,
+            (status, _) => status,
+        };
+        let body = sent.saturating_sub(head);
+        self.log_sent(on, log, (status, sent - body, body), true);
     }
 
     /// Refuses what the client sent. The answer is the connection's last.

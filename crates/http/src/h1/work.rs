@@ -79,6 +79,8 @@ pub(crate) struct Work {
     pub(super) in_a_row: u32,
     /// For the log, the answer whose rest is being sent: its status, the length of its head and what went before.
     pub(super) begun: (u16, u64, u64),
+    /// Bytes of the connection that come before the answer.
+    pub(super) answered_from: u64,
     pub(super) sent_head: Vec<u8>,
     /// The request's body, where its handler wants it.
     pub(super) body: Body,
@@ -112,6 +114,7 @@ impl Work {
             unread: false,
             in_a_row: 0,
             begun: (0, 0, 0),
+            answered_from: 0,
             sent_head: Vec::new(),
             body: Body::NONE,
             body_is_gone: false,
@@ -224,6 +227,8 @@ impl Work {
         self.head_length = length;
         self.end = self.start + length;
         self.request_length = length as u64;
+        self.begun = (0, 0, 0);
+        self.answered_from = on.stream.bytes_sent() + (self.output.len() - self.sent) as u64;
         self.route.begin();
         let plan = &*on.worker.plan;
         let bytes = &self.input[self.start..self.end];

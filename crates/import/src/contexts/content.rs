@@ -186,8 +186,8 @@ fn open_file_cache(scope: &mut Scope, directive: &Directive) -> Verdict {
     for argument in &directive.arguments {
         match argument.split_once('=') {
             None if argument == "off" => scope.set("open_file_cache.entries", "0".to_owned()),
-            Some(("max", number)) if number.parse::<u32>().is_ok() => {
-                scope.set("open_file_cache.entries", number.to_owned());
+            Some(("max", text)) if super::number(text).is_some() => {
+                scope.set("open_file_cache.entries", super::number(text).unwrap_or_default());
             }
             Some(("inactive", _)) => {
                 difference = Some("files stay open until the place is needed".to_owned())

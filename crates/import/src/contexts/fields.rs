@@ -1,6 +1,6 @@
 //! Fields of responses, and what is shown instead of an error.
 
-use super::exactly;
+use super::{exactly, number};
 use crate::convert::{Field, Scope};
 use crate::document::{inline_table, list, string};
 use crate::mapping::Level::{Http, Location, Server};
@@ -75,14 +75,14 @@ fn error_page(scope: &mut Scope, directive: &Directive) -> Verdict {
         Some((last, statuses)) if last.starts_with('=') => (statuses, Some(&last[1..])),
         _ => (statuses, None),
     };
-    if statuses.is_empty() || statuses.iter().any(|status| status.parse::<u16>().is_err()) {
-        return Err("statuses and a page are expected".to_owned());
-    }
-    let mut fields = vec![("statuses", list(statuses)), ("to", string(to))];
+    let wrong = || "statuses and a page are expected".to_owned();
+    let statuses: Option<Vec<String>> = statuses.iter().map(|status| number(status)).collect();
+    let statuses = statuses.filter(|statuses| !statuses.is_empty()).ok_or_else(wrong)?;
+    let mut fields = vec![("statuses", list(&statuses)), ("to", string(to))];
     match shown {
         None => {}
         Some("") => fields.push(("status", string("page"))),
-        Some(number) => fields.push(("status", number.to_owned())),
+        Some(status) => fields.push(("status", number(status).ok_or_else(wrong)?)),
     }
     scope.push("error_pages", inline_table(&fields));
     Ok(None)

@@ -1,6 +1,6 @@
 //! Limits of requests and connections, and who is let in.
 
-use super::exactly;
+use super::{exactly, number};
 use crate::convert::{Scope, service};
 use crate::document::{Table, inline_table, key, string};
 use crate::mapping::Level::{Http, Location, Server, Stream, StreamServer};
@@ -85,9 +85,11 @@ fn limit_requests(scope: &mut Scope, directive: &Directive) -> Verdict {
     let mut fields = vec![("limit", string(name.ok_or_else(|| "`zone=NAME` is expected".to_owned())?))];
     for option in &directive.arguments[1..] {
         match option.split_once('=').unwrap_or((option, "")) {
-            ("burst", number) if number.parse::<u32>().is_ok() => fields.push(("burst", number.to_owned())),
-            ("delay", number) if number.parse::<u32>().is_ok() => fields.push(("at_once", number.to_owned())),
             ("nodelay", "") => fields.push(("at_once", string("all"))),
+            (key @ ("burst" | "delay"), text) => {
+                let number = number(text).ok_or_else(|| format!("`{text}` is not a number"))?;
+                fields.push((if key == "burst" { "burst" } else { "at_once" }, number));
+            }
             _ => return Err(format!("drover has nothing for `{option}`")),
         }
     }

@@ -29,8 +29,8 @@ fn listen(scope: &mut Scope, directive: &Directive) -> Verdict {
             }
             ("reuseport", _) => fields.push(("accept", string("reuseport"))),
             ("deferred", _) => fields.push(("deferred", "true".to_owned())),
-            ("backlog", number) if number.parse::<u32>().is_ok() => {
-                fields.push(("backlog", number.to_owned()));
+            ("backlog", text) if super::number(text).is_some() => {
+                fields.extend(super::number(text).map(|number| ("backlog", number)));
             }
             ("ipv6only", value) if values::flag(value).is_some() => {
                 fields.push(("ipv6_only", (value == "on").to_string()));

@@ -39,6 +39,11 @@ fn has_variable(text: &str) -> bool {
     text.contains('$')
 }
 
+/// A number as TOML has it: without zeros before it.
+fn number(text: &str) -> Option<String> {
+    text.parse::<u32>().ok().map(|number| number.to_string())
+}
+
 /// The arguments, if there are so many.
 pub(crate) fn exactly<const N: usize>(arguments: &[String]) -> Result<&[String; N], String> {
     arguments.try_into().map_err(|_| match N {

@@ -242,12 +242,10 @@ pub(super) fn probes(text: &str) -> Result<Option<String>, String> {
         text => values::duration_text(text).ok_or_else(|| format!("`{text}` is not a time")),
     };
     let count = if count.is_empty() { "9" } else { count };
-    if count.parse::<u8>().is_err() {
-        return Err(format!("`{count}` is not a number"));
-    }
+    let count = super::number(count).ok_or_else(|| format!("`{count}` is not a number"))?;
     Ok(Some(inline_table(&[
         ("idle", time(idle, "2h")?),
         ("interval", time(interval, "75s")?),
-        ("count", count.to_owned()),
+        ("count", count),
     ])))
 }

@@ -89,6 +89,11 @@ impl Converter {
                  HTTP/1.0",
             ),
             (
+                http && facts.says("return") && ["auth_basic", "deny"].iter().any(|name| facts.says(name)),
+                "who may is asked before a location's `return` answers; nginx answers at once",
+            ),
+            (http && facts.says("auth_basic"), "who is asked for a password is told that it is in UTF-8"),
+            (
                 http && ["root", "alias"].iter().any(|name| facts.says(name)),
                 "symbolic links that lead out of a root are not followed",
             ),

@@ -44,7 +44,9 @@ impl Converter {
             locations.extend(self.location(&scope, comments, inner, &left.down, 1));
         }
         if scope.count("listen") == 0 {
-            scope.push("listen", string("0.0.0.0:80"));
+            // Where none of its addresses can be had, an empty list waits for a hand.
+            let says_some = block.inner().any(|inner| inner.name == "listen");
+            scope.set("listen", if says_some { "[]" } else { "[\"0.0.0.0:80\"]" }.to_owned());
         }
         let rest = scope.inside(Level::Location, "[[http.servers.locations]]");
         let mut tables = scope.finish();

@@ -120,7 +120,10 @@ impl Converter {
             return self.unsupported(scope, directive, "drover knows no such directive");
         };
         match row.how {
-            How::Block if self.is_known(directive, left) => {
+            How::Block if directive.block.is_none() => {
+                self.unsupported(scope, directive, "a block is expected");
+            }
+            How::Block if is_known(directive, left) => {
                 self.unsupported(scope, directive, "stands here a second time");
             }
             How::Block => left.inner.push((scope.take_comments(), directive)),
@@ -137,15 +140,6 @@ impl Converter {
             _ if row.levels.iter().any(|level| *level > scope.level) => left.down.push(directive),
             _ => self.unsupported(scope, directive, "drover has this for the whole service only"),
         }
-    }
-
-    /// Whether a block may stand once only, and does already.
-    fn is_known(&self, directive: &Directive, left: &Left<'_>) -> bool {
-        let once = ["http", "stream", "events", "upstream"].contains(&directive.name.as_str());
-        let is_same = |(_, known): &(Vec<String>, &Directive)| {
-            known.name == directive.name && known.arguments.first() == directive.arguments.first()
-        };
-        once && left.inner.iter().any(is_same)
     }
 
     fn apply(&mut self, scope: &mut Scope, row: &Row, directive: &Directive) {
@@ -170,6 +164,17 @@ impl Converter {
         self.note(directive, Outcome::NotSupported, reason);
         scope.comment(&format!("not carried over ({reason}): {}", directive.line()));
     }
+}
+
+/// Whether a block may stand once only, and does already.
+fn is_known(directive: &Directive, left: &Left<'_>) -> bool {
+    let of_one_name = directive.name == "upstream";
+    let is_same = |(_, known): &(Vec<String>, &Directive)| {
+        known.name == directive.name
+            && (!of_one_name || known.arguments.first() == directive.arguments.first())
+    };
+    let once = ["http", "stream", "events", "upstream"].contains(&directive.name.as_str());
+    once && left.inner.iter().any(is_same)
 }
 
 /// Whether it is a step of the rewrite module.

@@ -75,6 +75,8 @@ pub(super) struct Download<'a> {
     pub(super) sent: &'a mut usize,
     /// The head as it was passed on, for the log.
     pub(super) sent_head: &'a mut Vec<u8>,
+    /// Its status and length, should the answer be cut short.
+    pub(super) begun: &'a mut (u16, u64, u64),
     pub(super) head: &'a mut ResponseHead,
     /// The beginning of a head, until the rest comes.
     pub(super) partial: &'a mut Vec<u8>,
@@ -243,6 +245,7 @@ impl Download<'_> {
     /// The head stands in the output.
     fn begin(&mut self, status: u16, head: Range<usize>, fate: Fate) {
         self.passed.status = status;
+        *self.begun = (status, head.len() as u64, 0);
         self.passed.head = head.len();
         self.passed.fate = Some(fate);
         if self.wants_head {

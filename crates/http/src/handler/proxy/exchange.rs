@@ -56,6 +56,7 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         sent: parts.sent,
         sent_head: parts.sent_head,
         trail: parts.trail,
+        begun: parts.begun,
         memory: &mut memory,
         passed: Passed::default(),
         whole: Cell::new(false),
@@ -93,6 +94,7 @@ pub(super) struct Exchange<'a> {
     sent: &'a mut usize,
     sent_head: &'a mut Vec<u8>,
     pub(super) trail: &'a mut Trail,
+    begun: &'a mut (u16, u64, u64),
     memory: &'a mut Memory,
     pub(super) passed: Passed,
     /// The server has the whole request.
@@ -246,6 +248,7 @@ impl Exchange<'_> {
             output: self.output,
             sent: self.sent,
             sent_head: self.sent_head,
+            begun: self.begun,
             head,
             partial,
             one: self.trail.last(),
