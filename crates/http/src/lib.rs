@@ -18,6 +18,7 @@
 //!
 //! Where to read first: `h1/head.rs` (a request's head), `h1/work.rs` (the protocol between two waits),
 //! `h1/connection.rs` (the waits), `handler/` (what answers).
+//! Which requirement of RFC 9110 and RFC 9112 is fulfilled where: `CONFORMANCE.md` in this crate's folder.
 
 mod access;
 mod basic_auth;
