@@ -226,3 +226,30 @@ fn a_location_changes_the_fields_of_what_passes() {
     assert_eq!(response.header("X-Kept"), Some("2"));
     assert_eq!(response.header("X-Seen"), Some("1"));
 }
+
+#[test]
+fn a_response_that_drips_is_passed_on_whole() {
+    let setup = start(HttpBackend::new(|connection| {
+        while let Some(request) = connection.request() {
+            let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+            let text = match request.target.as_str() {
+                "/length" => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                _ => {
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\nX-Sum: 7\r\n\r\n"
+                }
+            };
+            for byte in interim.bytes().chain(text.bytes()) {
+                connection.send([byte]);
+                // So that most bytes come alone.
+                std::thread::yield_now();
+            }
+        }
+    }));
+    let mut client = Client::to(setup.port.address());
+    for target in ["/length", "/chunked", "/length"] {
+        client.ask(target);
+        assert_eq!(client.response().status, 103);
+        assert_eq!(client.response().text(), "hello", "{target}");
+    }
+    assert_eq!(setup.backend.connections(), 1);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_tests::http::request;
 use drover_tests::http_backend::{pattern, response};
-use drover_tests::{HttpBackend, Proxying, eventually, process};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, Proxying, eventually, process};
 
 fn with_length(body: &[u8]) -> Vec<u8> {
     [request("POST", "/", &format!("Content-Length: {}\r\n", body.len())).as_bytes(), body].concat()
@@ -221,6 +221,31 @@ fn a_client_that_waits_is_told_to_go_on_by_the_server() {
     let answer = client.response();
     assert_eq!(answer.status, 417);
     assert!(answer.closes());
+}
+
+#[test]
+fn the_log_tells_how_much_a_server_was_sent() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
+    let config = Config::new(&directory, 1)
+        .http("client_body_size = \"100m\"")
+        .log_format("by_worker = \"$request_uri $upstream_bytes_sent\"")
+        .server(&port)
+        .passing("/", backend.address(), "")
+        .passing("/first/", backend.address(), "buffer_requests = \"16m\"");
+    let _drover = Drover::start(&directory, &config);
+    for target in ["/length", "/first/length"] {
+        let mut client = Client::to(port.address());
+        client.send(request("PUT", target, "Content-Length: 3000000\r\n"));
+        client.send(pattern(3_000_000));
+        assert_eq!(client.response().status, 200);
+        let sent: u64 = eventually("it is logged", || {
+            let log = directory.read("access.log");
+            let line =
+                log.lines().find_map(|line| line.strip_prefix(&format!("{target} ")).map(str::to_owned));
+            line?.parse().ok()
+        });
+        assert!((3_000_050..3_000_500).contains(&sent), "{target}: {sent}");
+    }
 }
 
 #[test]

@@ -268,9 +268,9 @@ fn a_changed_file_is_seen_once_its_entry_is_stale() {
         .open(&path)
         .and_then(|file| file.set_modified(SystemTime::now() + Duration::from_secs(5)))
         .expect("a file's date can be set");
-    wait_for("the change", || (client.get("/a.txt").text() == "other").then_some(()));
+    wait_for("the change", || (server.get("/a.txt").text() == "other").then_some(()));
     fs::remove_file(&path).expect("a file can be removed");
-    wait_for("the end", || (client.get("/a.txt").status == 404).then_some(()));
+    wait_for("the end", || (server.get("/a.txt").status == 404).then_some(()));
     scratch.file("a.txt", "again");
     assert_eq!(client.get("/a.txt").text(), "again", "what is missing is not remembered");
 }

@@ -63,7 +63,7 @@ pub struct Comment {
 impl Directive {
     /// The directive as one would write it, its block left out.
     pub fn line(&self) -> String {
-        let mut line = self.name.clone();
+        let mut line = quoted(&self.name);
         for argument in &self.arguments {
             line.push(' ');
             line.push_str(&quoted(argument));
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_line_is_written_so_that_it_means_the_same() {
-        for line in ["a \"b\\n c\" \"\" \"d\\\"\\\\\" e$f;", "if ($a ~ b) { ... }"] {
+        for line in ["a \"b\\n c\" \"\" \"d\\\"\\\\\" e$f;", "\"a b\" c;", "if ($a ~ b) { ... }"] {
             let text = line.replace("...", "");
             assert_eq!(directives(&text)[0].line(), line);
         }

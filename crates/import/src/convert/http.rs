@@ -56,7 +56,9 @@ impl Converter {
             .copied()
             .chain(block.inner().filter(|inner| inner.name == "try_files"))
             .collect();
-        let covered = block.inner().any(|inner| inner.name == "location" && inner.arguments == ["/"]);
+        let answers = block.inner().any(|inner| inner.name == "return");
+        let covered =
+            answers || block.inner().any(|inner| inner.name == "location" && inner.arguments == ["/"]);
         if !covered {
             locations.extend(self.rest_of_server(rest, &rest_handed));
         }

@@ -162,7 +162,7 @@ impl Converter {
     /// Leaves a comment where the directive stood.
     fn unsupported(&mut self, scope: &mut Scope, directive: &Directive, reason: &str) {
         self.note(directive, Outcome::NotSupported, reason);
-        scope.comment(&format!("not carried over ({reason}): {}", directive.line()));
+        scope.comment_in_place(&format!("not carried over ({reason}): {}", directive.line()));
     }
 }
 

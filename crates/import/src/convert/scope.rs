@@ -250,6 +250,14 @@ impl Scope {
         self.pending.push(text.to_owned());
     }
 
+    /// A comment that belongs to the block and not to what comes next in it.
+    pub(crate) fn comment_in_place(&mut self, text: &str) {
+        self.comment(text);
+        if self.level != Level::Main || self.last.is_some() {
+            self.settle_comments();
+        }
+    }
+
     /// A comment behind the last line.
     pub(crate) fn comment_behind(&mut self, text: &str) {
         let table = match self.last {

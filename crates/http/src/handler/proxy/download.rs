@@ -22,6 +22,8 @@ use crate::h1::head::Status;
 use crate::h1::response_head::ResponseHead;
 use crate::response::Fate;
 
+/// A part of a body up to this is sent from one buffer with the head: two cost the kernel more than the copy.
+const COPIED: usize = 4 * 1024;
 /// What is received at once of a body whose framing changes.
 const RELAYED: usize = 24 * 1024;
 
@@ -261,7 +263,11 @@ impl Download<'_> {
 
     /// Sends the output and `part` with one call; what does not go now is left in the output.
     #[inline]
-    fn send_with(&mut self, part: &[u8]) -> Result<(), Fault> {
+    fn send_with(&mut self, mut part: &[u8]) -> Result<(), Fault> {
+        if part.len() <= COPIED {
+            self.output.extend_from_slice(part);
+            part = b"";
+        }
         let output = &self.output[*self.sent..];
         let client = &self.asked.on.stream;
         let result = if part.is_empty() {

@@ -61,6 +61,7 @@ pub(crate) async fn pass_on(on: &Conversation, work: &mut Work) -> Result<(), St
         passed: Passed::default(),
         whole: Cell::new(false),
         streamed: Cell::new(false),
+        uploaded: Cell::new(0),
         head_length: 0,
         all_read: false,
         collected: None,
@@ -101,6 +102,8 @@ pub(super) struct Exchange<'a> {
     whole: Cell<bool>,
     /// Some of the request was sent that is not in memory any more.
     pub(super) streamed: Cell<bool>,
+    /// Bytes of the body that were sent beside the response.
+    uploaded: Cell<u64>,
     /// Bytes of the request's head as servers get it.
     pub(super) head_length: usize,
     /// All of the request was received before a server was asked.
@@ -131,7 +134,9 @@ impl Exchange<'_> {
             let (fault, next) = match attempts.next(&core, self.connection(), self.proxy.read_timeout).await {
                 Ok(lease) => {
                     let may_leave = attempts.may_try_another() && self.may_repeat();
-                    match self.converse(&lease, incoming, &mut body, may_leave).await {
+                    let outcome = self.converse(&lease, incoming, &mut body, may_leave).await;
+                    self.trail.last().sent += self.uploaded.take();
+                    match outcome {
                         Ok(end) => {
                             let ended = self.end(lease, end, incoming).await;
                             return ended.inspect_err(|fault| self.note(upstream.name(), fault, false));
@@ -233,6 +238,7 @@ impl Exchange<'_> {
             frames: request,
             whole: &self.whole,
             streamed: &self.streamed,
+            sent: &self.uploaded,
             collected: self.collected.as_mut(),
         };
         let download = Download {

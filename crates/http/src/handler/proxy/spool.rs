@@ -63,9 +63,14 @@ impl Spool {
         self.tail.is_empty() && !self.failed && self.written < self.most
     }
 
+    /// Bytes that are in it.
+    pub(super) fn length(&self) -> u64 {
+        self.written + self.tail.len() as u64
+    }
+
     /// Bytes that are not sent.
     pub(super) fn left(&self) -> u64 {
-        self.written + self.tail.len() as u64 - self.sent
+        self.length() - self.sent
     }
 
     /// Adds bytes behind those that are there.

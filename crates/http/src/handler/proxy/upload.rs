@@ -26,19 +26,24 @@ pub(super) struct Upload<'a, 'b> {
     pub(super) whole: &'a Cell<bool>,
     /// Set once something is sent that is not in memory any more.
     pub(super) streamed: &'a Cell<bool>,
+    /// Bytes that were sent here.
+    pub(super) sent: &'a Cell<u64>,
     /// What was received of the body before, and goes first.
     pub(super) collected: Option<&'a mut Spool>,
 }
 
 impl Upload<'_, '_> {
-    /// Passes on what is left of the body, and then waits for the client's end. Ends only with the client's fault:
-    /// what is wrong with the server shows where its response is waited for.
+    /// Passes on what is left of the body, and then waits for the client's end. Ends only with a fault:
+    /// the client's, or the server's that it takes nothing in time. What else is wrong with the server shows where its
+    /// response is waited for.
     pub(super) async fn run(mut self) -> Fault {
         if !self.whole.get() {
             match self.pass_on().await {
                 Ok(()) => self.whole.set(true),
                 Err(Side::Client(fault)) => return fault,
-                Err(Side::Server) => {
+                // Nothing was taken for too long: it will not have an answer either.
+                Err(Side::Server(StreamError::TimedOut)) => return Fault::Send(StreamError::TimedOut),
+                Err(Side::Server(_)) => {
                     self.server.set_read_timeout(self.proxy.read_timeout);
                     return pending().await;
                 }
@@ -58,7 +63,8 @@ impl Upload<'_, '_> {
         self.server.clear_read_timeout();
         if let Some(spool) = self.collected.take() {
             spool.rewind();
-            spool.send_all(self.server, self.proxy.send_timeout.into()).await.map_err(|_| Side::Server)?;
+            spool.send_all(self.server, self.proxy.send_timeout.into()).await.map_err(Side::Server)?;
+            self.count(spool.length());
         }
         if self.body.body.is_done() {
             return Ok(());
@@ -94,25 +100,31 @@ impl Upload<'_, '_> {
         let carried = carry(&self.on.stream, self.server, load).await;
         self.incoming.passed(carried.moved);
         self.body.body.passed(carried.moved);
+        self.count(carried.moved);
         match carried.end {
             CarryEnd::Whole { .. } => Ok(()),
             CarryEnd::Ended => Err(Side::Client(Fault::ClientCut)),
             CarryEnd::Receiving(error) => Err(Side::Client(client_fault(&error))),
-            CarryEnd::Sending(_) => Err(Side::Server),
+            CarryEnd::Sending(error) => Err(Side::Server(error)),
         }
     }
 
     async fn send(&mut self) -> Result<(), Side> {
         let sent = send_all(self.server, self.frames, self.proxy.send_timeout.into()).await;
+        self.count(self.frames.len() as u64);
         self.frames.clear();
-        sent.map_err(|_| Side::Server)
+        sent.map_err(Side::Server)
+    }
+
+    fn count(&self, sent: u64) {
+        self.sent.set(self.sent.get() + sent);
     }
 }
 
 /// On which side passing on failed.
 enum Side {
     Client(Fault),
-    Server,
+    Server(StreamError),
 }
 
 pub(super) fn client_fault(error: &StreamError) -> Fault {
