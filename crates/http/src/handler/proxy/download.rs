@@ -1,18 +1,23 @@
 //! The server's side of an exchange: its response received, judged, and passed on as it comes.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::task::Poll;
 
 use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
+use super::buffered::poll;
+use super::encode::Course;
 use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
 use super::respond::{self, Terms};
 use super::spool::Spool;
 use super::upload::flush;
+use crate::encoding::PIECE;
 use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
@@ -54,6 +59,13 @@ pub(super) enum End {
     Upgraded,
     /// It is an error with this status, for which an error page stands. Nothing of it was passed on.
     Intercepted(u16),
+}
+
+/// Has the body take what belongs to it. Gives how much that is.
+pub(super) fn feed(body: &mut Reframe, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+    let taken = body.feed(bytes, out).map_err(Fault::InvalidBody)?;
+    body.coding().map_err(Fault::Encoding)?;
+    Ok(taken)
 }
 
 /// The server's side.
@@ -123,6 +135,9 @@ impl Download<'_> {
     }
 
     fn receive_head(&mut self, scratch: &mut [u8]) -> Result<Next, Fault> {
+        // What is encoded is received in pieces, and the task gives way between them.
+        let room = if self.proxy.compression.codings.is_empty() { scratch.len() } else { PIECE };
+        let scratch = &mut scratch[..room];
         let count = match self.server.try_receive(scratch) {
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Head),
             Err(fault) => return Err(Fault::Wait(fault.into())),
@@ -205,26 +220,28 @@ impl Download<'_> {
         let framing = self.head.framing(self.asked.head.method);
         // A client that is still sending would take what we do not read for the next request's.
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
-        let terms = Terms::new(framing, self.asked.head.is_http11, fate);
+        let course = Course::of(self.proxy, &self.asked, self.head, head);
+        let terms = Terms::new(course.framing(framing), self.asked.head.is_http11, fate);
         let before = self.output.len();
         let (parsed, output) = (&*self.head, &mut *self.output);
         self.asked
             .with_request(terms.fate, |request| respond::push_head(request, parsed, head, terms, output));
         self.proxy.redirects.apply(self.output, before);
+        course.tell(self.output, before);
         let body = Body::new(framing, u64::MAX).map_err(Fault::InvalidHead)?;
-        let mut body = Reframe::new(body, terms.outgoing);
+        let mut body = Reframe::new(body, terms.outgoing).encoding(course.encoder());
         let (mut status, mut head_end) = (status, self.output.len());
         if !self.changes.are_none() {
             (status, head_end) = self.changes.apply(&self.asked, self.output, (before, head_end), status);
         }
         let taken = match body.unframed() {
             Some(left) => rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
-            None => match body.feed(rest, self.output) {
+            None => match feed(&mut body, rest, self.output) {
                 Ok(taken) => taken,
-                Err(refusal) => {
+                Err(fault) => {
                     // Nothing of it is out yet.
                     self.output.truncate(before);
-                    return Err(Fault::InvalidBody(refusal));
+                    return Err(fault);
                 }
             },
         };
@@ -303,6 +320,9 @@ impl Download<'_> {
         let mut excess = false;
         while !body.body.is_done() {
             self.server.set_read_timeout(self.proxy.read_timeout);
+            if body.holds_back() {
+                self.bring_out(&mut body).await?;
+            }
             self.server.readable().await.map_err(Fault::Receive)?;
             let core = self.server.core();
             let ended =
@@ -313,6 +333,21 @@ impl Download<'_> {
             self.flush().await?;
         }
         Ok(self.whole_end(excess))
+    }
+
+    /// Gives way, as encoding takes its time. Where the server pauses then, the client gets all that is there.
+    async fn bring_out(&mut self, body: &mut Reframe) -> Result<(), Fault> {
+        self.server.core().yield_now().await;
+        if let Poll::Ready(ready) =
+            poll_fn(|context| Poll::Ready(poll(self.server.readable(), context))).await
+        {
+            return ready.map_err(Fault::Receive);
+        }
+        let before = self.output.len();
+        body.flush(self.output);
+        body.coding().map_err(Fault::Encoding)?;
+        self.passed.body += (self.output.len() - before) as u64;
+        self.flush().await
     }
 
     /// Receives a part of the body into the output. True at the end of the server's stream, where that is the
@@ -330,8 +365,9 @@ impl Download<'_> {
                 return Err(Fault::CutBody);
             }
             body.end(self.output);
+            body.coding().map_err(Fault::Encoding)?;
         } else {
-            let taken = body.feed(&scratch[..count], self.output).map_err(Fault::InvalidBody)?;
+            let taken = feed(body, &scratch[..count], self.output)?;
             *excess |= taken < count;
         }
         self.passed.body += (self.output.len() - before) as u64;
