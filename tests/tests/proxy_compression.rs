@@ -33,7 +33,7 @@ fn ask(client: &mut Client, target: &str, accept: &str) -> Response {
 fn decoder<'a>(coding: &str, bytes: impl Read + 'a) -> Box<dyn Read + 'a> {
     match coding {
         "gzip" => Box::new(flate2::read::GzDecoder::new(bytes)),
-        "br" => Box::new(brotli::Decompressor::new(bytes, 1)),
+        "br" => Box::new(brotli::Decompressor::new(bytes, 4096)),
         "zstd" => Box::new(zstd::stream::read::Decoder::new(bytes).expect("memory")),
         other => panic!("{other} was not asked for"),
     }

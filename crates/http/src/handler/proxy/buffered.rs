@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use drover_event::{Phase, Readiness, StreamError};
 
-use super::download::{Download, End, feed};
+use super::download::{Download, End};
+use super::encode::feed;
 use super::fault::Fault;
 use super::reframe::Reframe;
 use super::spool::Spool;

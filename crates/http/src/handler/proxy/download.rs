@@ -1,16 +1,13 @@
 //! The server's side of an exchange: its response received, judged, and passed on as it comes.
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::task::Poll;
 
 use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
-use super::buffered::poll;
-use super::encode::Course;
+use super::encode::{Course, feed};
 use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
@@ -61,20 +58,13 @@ pub(super) enum End {
     Intercepted(u16),
 }
 
-/// Has the body take what belongs to it. Gives how much that is.
-pub(super) fn feed(body: &mut Reframe, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
-    let taken = body.feed(bytes, out).map_err(Fault::InvalidBody)?;
-    body.coding().map_err(Fault::Encoding)?;
-    Ok(taken)
-}
-
 /// The server's side.
 pub(super) struct Download<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
-    /// What is done to the head that is passed on.
     /// The pages that stand for errors of servers.
     pub(super) pages: Option<&'a ErrorPages>,
+    /// What is done to the head that is passed on.
     pub(super) changes: Changes<'a>,
     pub(super) server: &'a Stream,
     /// What becomes of the client's connection, as far as the request goes.
@@ -307,7 +297,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Fault> {
+    pub(super) async fn flush(&mut self) -> Result<(), Fault> {
         flush(self.asked.on, self.output, self.sent).await
     }
 
@@ -333,21 +323,6 @@ impl Download<'_> {
             self.flush().await?;
         }
         Ok(self.whole_end(excess))
-    }
-
-    /// Gives way, as encoding takes its time. Where the server pauses then, the client gets all that is there.
-    async fn bring_out(&mut self, body: &mut Reframe) -> Result<(), Fault> {
-        self.server.core().yield_now().await;
-        if let Poll::Ready(ready) =
-            poll_fn(|context| Poll::Ready(poll(self.server.readable(), context))).await
-        {
-            return ready.map_err(Fault::Receive);
-        }
-        let before = self.output.len();
-        body.flush(self.output);
-        body.coding().map_err(Fault::Encoding)?;
-        self.passed.body += (self.output.len() - before) as u64;
-        self.flush().await
     }
 
     /// Receives a part of the body into the output. True at the end of the server's stream, where that is the

@@ -4,6 +4,14 @@
 //! client of HTTP/1.0 gets the body up to the end of the connection, and HEAD is told what GET would be. What the
 //! server has encoded, or wants to stay as it is, is left alone.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
+use super::Proxy;
+use super::buffered::poll;
+use super::download::Download;
+use super::fault::Fault;
+use super::reframe::Reframe;
 use crate::encoding::Coding;
 use crate::encoding::accept::Accepted;
 use crate::encoding::encoders::Lent;
@@ -11,7 +19,6 @@ use crate::h1::asked::Asked;
 use crate::h1::framing::Framing;
 use crate::h1::method::Method;
 use crate::h1::response_head::ResponseHead;
-use crate::handler::proxy::Proxy;
 use crate::header_changes::remove_field;
 use crate::response;
 
@@ -90,6 +97,30 @@ impl Course {
             Course::AsItIs | Course::Varies => None,
         }
     }
+}
+
+impl Download<'_> {
+    /// Gives way, as encoding takes its time. Where the server pauses then, the client gets all that is there.
+    pub(super) async fn bring_out(&mut self, body: &mut Reframe) -> Result<(), Fault> {
+        self.server.core().yield_now().await;
+        if let Poll::Ready(ready) =
+            poll_fn(|context| Poll::Ready(poll(self.server.readable(), context))).await
+        {
+            return ready.map_err(Fault::Receive);
+        }
+        let before = self.output.len();
+        body.flush(self.output);
+        body.coding().map_err(Fault::Encoding)?;
+        self.passed.body += (self.output.len() - before) as u64;
+        self.flush().await
+    }
+}
+
+/// Has the body take what belongs to it. Gives how much that is.
+pub(super) fn feed(body: &mut Reframe, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+    let taken = body.feed(bytes, out).map_err(Fault::InvalidBody)?;
+    body.coding().map_err(Fault::Encoding)?;
+    Ok(taken)
 }
 
 #[cold]
