@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
             (Some(fixed), ..) => {
                 Handler::Fixed(self.fixed(fixed, error_pages.as_ref(), &compression, &of)?)
             }
-            (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass, compression)?)),
+            (None, Some(pass), _) => Handler::Proxy(Box::new(self.proxy(config, pass)?)),
             (None, None, Some((root, alias))) => self.files(root, alias, server, config, compression)?,
             (None, None, None) => Handler::Nothing,
         };
@@ -344,12 +344,7 @@ impl<'a> Compiler<'a> {
         Ok(Choice::ByName(template, Rc::new(known)))
     }
 
-    fn proxy(
-        &mut self,
-        location: &config::Location,
-        pass: &str,
-        compression: Compression,
-    ) -> Result<Proxy, PlanError> {
+    fn proxy(&mut self, location: &config::Location, pass: &str) -> Result<Proxy, PlanError> {
         let path = || location.path.to_string();
         let pass = ProxyPass::parse(pass).map_err(|what| PlanError::ProxyPass { path: path(), what })?;
         let upstream = match pass.server.contains('$') {
@@ -360,15 +355,9 @@ impl<'a> Compiler<'a> {
             PathMatch::Prefix(prefix) | PathMatch::BeforeExpressions(prefix) => prefix.len(),
             PathMatch::Exact(_) | PathMatch::Expression(_) | PathMatch::Named(_) => usize::MAX,
         };
-        let to = Destination {
-            upstream,
-            pass,
-            matched,
-            max_headers: self.config.max_headers as usize,
-            compression,
-        };
+        let to = Destination { upstream, pass, matched, max_headers: self.config.max_headers as usize };
         let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
-        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
+        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, self.compression(location), &self.own)
             .map_err(|source| PlanError::Location { path: path(), source })
     }
 

@@ -6,7 +6,6 @@ use super::choice::Choice;
 use super::forward::Forward;
 use super::reframe::{Outgoing, Reframe};
 use super::{Destination, config};
-use crate::encoding::compression::Compression;
 use crate::exchange::Request;
 use crate::h1::body::{Body, Piece};
 use crate::h1::framing::Framing;
@@ -39,8 +38,7 @@ pub(crate) fn pass_on(bytes: &[u8]) -> Option<PassedOn> {
     let (own, head_bytes) = (OwnVariables::default(), &bytes[..length]);
     let pass = config::ProxyPass::parse("http://app").ok()?;
     let upstream = Choice::One((0, None));
-    let compression = Compression::new(&config::Compression::default());
-    let to = Destination { upstream, pass, matched: 1, max_headers: limits.max_headers, compression };
+    let to = Destination { upstream, pass, matched: 1, max_headers: limits.max_headers };
     let forward = Forward::new(&config::Proxy::default(), &to, &own).ok()?;
     let request = Request {
         head: &head,

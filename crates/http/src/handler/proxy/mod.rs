@@ -78,8 +78,6 @@ pub(crate) struct Destination<'a> {
     pub(crate) matched: usize,
     /// The most fields of a head.
     pub(crate) max_headers: usize,
-    /// Codings for responses that have none.
-    pub(crate) compression: Compression,
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -94,6 +92,7 @@ impl Proxy {
     pub(crate) fn new(
         config: &config::Proxy,
         to: &Destination<'_>,
+        compression: Compression,
         own: &OwnVariables,
     ) -> Result<Proxy, TemplateError> {
         Ok(Proxy {
@@ -119,7 +118,7 @@ impl Proxy {
                 requests: config.buffer_requests.map_or(0, Size::bytes),
                 responses: config.buffer_responses.map_or(0, Size::bytes),
             },
-            compression: to.compression.clone(),
+            compression,
             proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }
