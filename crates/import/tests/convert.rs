@@ -326,3 +326,9 @@ fn a_server_for_tls_alone_listens_nowhere() {
     let text = converted("http { server { listen 443 ssl; location / { return 204; } } }").text;
     assert!(text.contains("listen = []\n"), "{text}");
 }
+
+#[test]
+fn what_no_literal_string_holds_is_written_with_escapes() {
+    let text = converted("http { server { rewrite '^/a\u{b}b' /c; } }").text;
+    assert!(text.contains("rewrite = \"^/a\\u000Bb\""), "{text}");
+}

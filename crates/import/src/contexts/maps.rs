@@ -90,12 +90,15 @@ impl Entries {
         let pattern =
             |pattern: String, value: &str| inline_table(&[("matches", pattern), ("value", string(value))]);
         let escaped = |name: &str| regex::escape(name).replace("\\-", "-");
+        let literal = |text: &str| expression(text).unwrap_or_else(|_| string(text));
         let beginnings = self
             .beginnings
             .iter()
-            .map(|(name, value)| pattern(format!("'(?i)\\.{}$'", escaped(name)), value));
-        let ends =
-            self.ends.iter().map(|(name, value)| pattern(format!("'(?i)^{}\\.'", escaped(name)), value));
+            .map(|(name, value)| pattern(literal(&format!("(?i)\\.{}$", escaped(name))), value));
+        let ends = self
+            .ends
+            .iter()
+            .map(|(name, value)| pattern(literal(&format!("(?i)^{}\\.", escaped(name))), value));
         let expressions = self.patterns.iter().map(|(text, value)| pattern(text.clone(), value));
         beginnings.chain(ends).chain(expressions).collect()
     }

@@ -41,7 +41,8 @@ pub(super) const ROWS: &[Row] = &[
 /// An expression as TOML, if drover can use it: there is no looking around and no referring back.
 pub(super) fn expression(text: &str) -> Result<String, String> {
     match RegexBuilder::new(text).unicode(false).build() {
-        Ok(_) if text.contains('\'') => Ok(string(text)),
+        // No literal string holds these (TOML 1.0, "String").
+        Ok(_) if text.contains(|c: char| c == '\'' || c.is_control()) => Ok(string(text)),
         Ok(_) => Ok(format!("'{text}'")),
         Err(_) => Err(format!("`{text}` is no expression that runs in linear time")),
     }
