@@ -37,7 +37,7 @@ fn the_peers_that_are_named_are_logged_at_debug_level() {
     let local = visit(&drover, &port, DEBUGGED);
     let accepted = drover.log_line(&[" DEBUG ", "accept", &format!("peer={DEBUGGED}:{local} ")]);
     let number = accepted.split_once("connection=").expect("a number").1;
-    drover.log_line(&[" DEBUG ", "closing: ", &format!("connection={number}")]);
+    drover.log_line(&[" DEBUG ", "closed", &format!("connection={number} reason=client_gone")]);
 
     // The first visit is there so that the worker has written all that it writes about the debugged one.
     visit(&drover, &port, OTHER);

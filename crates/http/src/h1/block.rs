@@ -38,7 +38,10 @@ pub(super) fn lower(block: u8x16) -> u8x16 {
 #[inline]
 pub(super) fn find(bytes: &[u8], at: usize, pick: impl Fn(u8x16) -> u8x16) -> usize {
     // Most are in the first block, for which no loop has to be set up.
-    let Some(block) = bytes[at..].first_chunk() else { return find_on(bytes, at, pick) };
+    let rest = &bytes[at..];
+    let Some(block) = rest.first_chunk() else {
+        return at + pick(padded(rest)).move_mask().trailing_zeros() as usize;
+    };
     match pick(u8x16::new(*block)).move_mask() {
         0 => find_on(bytes, at + SIZE, pick),
         picked => at + picked.trailing_zeros() as usize,
@@ -66,7 +69,7 @@ pub(super) fn split(bytes: &[u8], pick: impl Fn(u8x16) -> u8x16) -> (&[u8], &[u8
 }
 
 /// Fewer bytes than a block has, and NULs behind them. Read from both ends: where the two overlap they are the same.
-#[inline]
+#[inline(never)]
 fn padded(bytes: &[u8]) -> u8x16 {
     let number = match (bytes.first_chunk(), bytes.last_chunk()) {
         (Some(first), Some(last)) => {

@@ -180,7 +180,8 @@ impl Conversation {
     }
 
     /// Answers without waiting; fails with the step that must wait.
-    #[inline]
+    // The compiler would not, for the sake of the one cold caller.
+    #[inline(always)]
     fn answer_at_once(&mut self, work: &mut Work) -> Result<Pass, Step> {
         loop {
             let step = work.advance(self);

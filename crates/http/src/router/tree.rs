@@ -75,7 +75,7 @@ impl Tree {
     }
 
     /// What `path` stands for as a whole, and what its longest beginning stands for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, path: &[u8]) -> Ends {
         let (mut rest, mut node) = (path, &self.nodes[0]);
         let mut prefix = node.ends.prefix;
