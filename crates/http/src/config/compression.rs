@@ -5,13 +5,13 @@ use drover_config::{Located, Size};
 pub use crate::encoding::Coding;
 
 drover_config::table! {
-    /// Encoding of responses on their way, as far as the client accepts it.
+    /// Encoding of responses on their way, files as well as those of servers, as far as the client accepts it.
     pub struct Compression {
         /// Encodings to offer, in the order of preference where the client has none; [] encodes nothing.
         pub encodings: Vec<Located<Coding>> = Vec::new(),
         /// Media types to encode; "text/*" stands for all that begin so.
         pub types: Vec<Located<String>> = default_types(),
-        /// Bodies that are smaller go as they are.
+        /// Bodies that are known to be smaller go as they are.
         pub min_length: Size = Size::from_bytes(1000),
         /// How hard gzip tries.
         #[range = 1..=9]

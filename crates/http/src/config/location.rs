@@ -56,7 +56,7 @@ drover_config::table! {
         /// Encodings in which a file may lie beside itself; else the server's.
         #[example = "[\"br\", \"gzip\"]"]
         pub precompressed: Option<Vec<Located<Coding>>> = None,
-        /// Encodings to offer for responses on their way; else as in [http.compression].
+        /// Encodings to offer for responses on their way, servers' too; else as in [http.compression].
         #[example = "[\"zstd\", \"br\", \"gzip\"]"]
         pub compression: Option<Vec<Located<Coding>>> = None,
         /// Files that are tried in this order; at the end "=404", a path to go on at, or "@name".

@@ -73,6 +73,11 @@ impl Lent {
         self.with(|encoder| encoder.push(input, out))
     }
 
+    /// As [`Encoder::flush`].
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.with(|encoder| encoder.flush(out))
+    }
+
     /// As [`Encoder::finish`].
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.with(|encoder| encoder.finish(out))

@@ -154,7 +154,6 @@ impl Encoder {
     ///
     /// # Errors
     /// When there is no memory.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for bodies that come from elsewhere, piece by piece"))]
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.run(b"", Then::Flush, out)
     }

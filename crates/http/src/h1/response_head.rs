@@ -127,6 +127,14 @@ impl ResponseHead {
         }
     }
 
+    /// The length of the body, or of what the answer to another method would have, where it is told.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.said {
+            Framing::Length(length) => Some(length),
+            Framing::None | Framing::Chunked | Framing::UntilClose => None,
+        }
+    }
+
     /// Whether the upstream lets the connection be used again once the body has ended.
     pub(crate) fn keeps(&self) -> bool {
         let says = if self.is_http11 { !self.connection.close } else { self.connection.keep_alive };

@@ -357,7 +357,7 @@ impl<'a> Compiler<'a> {
         };
         let to = Destination { upstream, pass, matched, max_headers: self.config.max_headers as usize };
         let own = location.proxy.as_ref().map(|own| own.within(&self.config.proxy));
-        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, &self.own)
+        Proxy::new(own.as_ref().unwrap_or(&self.config.proxy), &to, self.compression(location), &self.own)
             .map_err(|source| PlanError::Location { path: path(), source })
     }
 

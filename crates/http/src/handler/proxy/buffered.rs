@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use drover_event::{Phase, Readiness, StreamError};
 
 use super::download::{Download, End};
+use super::encode::feed;
 use super::fault::Fault;
 use super::reframe::Reframe;
 use super::spool::Spool;
@@ -24,20 +25,30 @@ impl Download<'_> {
         self.output.clear();
         *self.sent = 0;
         let (mut excess, mut ended) = (false, false);
-        poll_fn(|context| {
-            loop {
-                let sent = self.poll_send(context)?;
-                if ended || body.body.is_done() {
-                    return Poll::Ready(Ok::<(), Fault>(()));
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = poll_fn(|context| {
+                loop {
+                    let sent = self.poll_send(context)?;
+                    if ended || body.body.is_done() {
+                        return Poll::Ready(Ok::<bool, Fault>(false));
+                    }
+                    let received = self.poll_receive(&mut body, &mut excess, context)?;
+                    ended = received == Some(true);
+                    if received.is_some() && body.holds_back() {
+                        return Poll::Ready(Ok(true));
+                    }
+                    if !sent && received.is_none() {
+                        return Poll::Pending;
+                    }
                 }
-                let received = self.poll_receive(&mut body, &mut excess, context)?;
-                ended = received == Some(true);
-                if !sent && received.is_none() {
-                    return Poll::Pending;
-                }
+            })
+            .await?;
+            if goes_on {
+                // Encoding takes its time.
+                self.server.core().yield_now().await;
             }
-        })
-        .await?;
+        }
         Ok(self.whole_end(excess))
     }
 
@@ -78,6 +89,14 @@ impl Download<'_> {
             return Ok(None);
         }
         match poll(self.server.readable(), context) {
+            // The client need not wait for what is there until the server goes on.
+            Poll::Pending if body.holds_back() => {
+                self.put_together(|framed| {
+                    body.flush(framed);
+                    body.coding().map_err(Fault::Encoding)
+                })?;
+                return Ok(Some(false));
+            }
             Poll::Pending => return Ok(None),
             Poll::Ready(ready) => ready.map_err(Fault::Receive)?,
         }
@@ -102,19 +121,26 @@ impl Download<'_> {
             *excess |= taken < count;
             self.deliver(&scratch[..taken])?;
         } else {
-            let mut framed = std::mem::take(self.output);
-            if count == 0 {
-                body.end(&mut framed);
-            } else {
-                let taken = body.feed(&scratch[..count], &mut framed).map_err(Fault::InvalidBody)?;
+            self.put_together(|framed| {
+                if count == 0 {
+                    body.end(framed);
+                    return body.coding().map_err(Fault::Encoding);
+                }
+                let taken = feed(body, &scratch[..count], framed)?;
                 *excess |= taken < count;
-            }
-            let delivered = self.deliver(&framed);
-            framed.clear();
-            *self.output = framed;
-            delivered?;
+                Ok(())
+            })?;
         }
         Ok(count == 0)
+    }
+
+    /// Delivers what `put` appends.
+    fn put_together(&mut self, put: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
+        let mut framed = std::mem::take(self.output);
+        let delivered = put(&mut framed).and_then(|()| self.deliver(&framed));
+        framed.clear();
+        *self.output = framed;
+        delivered
     }
 
     /// Sends bytes, or has them wait behind those that do.
@@ -144,6 +170,6 @@ impl Download<'_> {
     }
 }
 
-fn poll(mut readiness: Readiness<'_>, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+pub(super) fn poll(mut readiness: Readiness<'_>, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
     Pin::new(&mut readiness).poll(context)
 }

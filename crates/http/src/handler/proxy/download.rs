@@ -7,12 +7,14 @@ use std::ops::Range;
 use drover_event::{CarryEnd, Load, Phase, Stream, Waited, carry};
 
 use super::Proxy;
+use super::encode::{Course, feed};
 use super::fault::{Fault, INTERIM_MOST};
 use super::memory::Try;
 use super::reframe::Reframe;
 use super::respond::{self, Terms};
 use super::spool::Spool;
 use super::upload::flush;
+use crate::encoding::PIECE;
 use crate::error_pages::ErrorPages;
 use crate::h1::asked::Asked;
 use crate::h1::body::Body;
@@ -60,9 +62,9 @@ pub(super) enum End {
 pub(super) struct Download<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) proxy: &'a Proxy,
-    /// What is done to the head that is passed on.
     /// The pages that stand for errors of servers.
     pub(super) pages: Option<&'a ErrorPages>,
+    /// What is done to the head that is passed on.
     pub(super) changes: Changes<'a>,
     pub(super) server: &'a Stream,
     /// What becomes of the client's connection, as far as the request goes.
@@ -123,6 +125,9 @@ impl Download<'_> {
     }
 
     fn receive_head(&mut self, scratch: &mut [u8]) -> Result<Next, Fault> {
+        // What is encoded is received in pieces, and the task gives way between them.
+        let room = if self.proxy.compression.codings.is_empty() { scratch.len() } else { PIECE };
+        let scratch = &mut scratch[..room];
         let count = match self.server.try_receive(scratch) {
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Head),
             Err(fault) => return Err(Fault::Wait(fault.into())),
@@ -205,26 +210,28 @@ impl Download<'_> {
         let framing = self.head.framing(self.asked.head.method);
         // A client that is still sending would take what we do not read for the next request's.
         let fate = if self.whole.get() { self.fate } else { Fate::Close };
-        let terms = Terms::new(framing, self.asked.head.is_http11, fate);
+        let course = Course::of(self.proxy, &self.asked, self.head, head);
+        let terms = Terms::new(course.framing(framing), self.asked.head.is_http11, fate);
         let before = self.output.len();
         let (parsed, output) = (&*self.head, &mut *self.output);
         self.asked
             .with_request(terms.fate, |request| respond::push_head(request, parsed, head, terms, output));
         self.proxy.redirects.apply(self.output, before);
+        course.tell(self.output, before);
         let body = Body::new(framing, u64::MAX).map_err(Fault::InvalidHead)?;
-        let mut body = Reframe::new(body, terms.outgoing);
+        let mut body = Reframe::new(body, terms.outgoing).encoding(course.encoder());
         let (mut status, mut head_end) = (status, self.output.len());
         if !self.changes.are_none() {
             (status, head_end) = self.changes.apply(&self.asked, self.output, (before, head_end), status);
         }
         let taken = match body.unframed() {
             Some(left) => rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
-            None => match body.feed(rest, self.output) {
+            None => match feed(&mut body, rest, self.output) {
                 Ok(taken) => taken,
-                Err(refusal) => {
+                Err(fault) => {
                     // Nothing of it is out yet.
                     self.output.truncate(before);
-                    return Err(Fault::InvalidBody(refusal));
+                    return Err(fault);
                 }
             },
         };
@@ -290,7 +297,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Fault> {
+    pub(super) async fn flush(&mut self) -> Result<(), Fault> {
         flush(self.asked.on, self.output, self.sent).await
     }
 
@@ -303,6 +310,9 @@ impl Download<'_> {
         let mut excess = false;
         while !body.body.is_done() {
             self.server.set_read_timeout(self.proxy.read_timeout);
+            if body.holds_back() {
+                self.bring_out(&mut body).await?;
+            }
             self.server.readable().await.map_err(Fault::Receive)?;
             let core = self.server.core();
             let ended =
@@ -330,8 +340,9 @@ impl Download<'_> {
                 return Err(Fault::CutBody);
             }
             body.end(self.output);
+            body.coding().map_err(Fault::Encoding)?;
         } else {
-            let taken = body.feed(&scratch[..count], self.output).map_err(Fault::InvalidBody)?;
+            let taken = feed(body, &scratch[..count], self.output)?;
             *excess |= taken < count;
         }
         self.passed.body += (self.output.len() - before) as u64;

@@ -1,5 +1,7 @@
 //! What goes wrong when a request is passed on: what it was, whose fault, and what follows from it.
 
+use std::io;
+
 use drover_event::{Counter, StreamError};
 use drover_upstream::{Cause, Failure, NoPeer};
 
@@ -50,6 +52,9 @@ pub(crate) enum Fault {
     /// The body's framing is broken.
     #[error("invalid body of a response: {0}")]
     InvalidBody(Refusal),
+    /// There was no memory for encoding the body of the response.
+    #[error("encoding the response: {0}")]
+    Encoding(#[source] io::Error),
     /// A connection with another protocol was silent for too long, or broke.
     #[error("tunnel: {0}")]
     Tunnel(#[source] StreamError),
@@ -94,6 +99,7 @@ impl Fault {
             Fault::NoResponse | Fault::CutHead | Fault::CutBody => Cause::Closed,
             Fault::InvalidHead(_) | Fault::InvalidBody(_) | Fault::Upgrade | Fault::Interim => Cause::Invalid,
             Fault::Answer(_) => Cause::Answer,
+            Fault::Encoding(_) => Cause::Local,
             Fault::NoUpstream
             | Fault::Intercepted(_)
             // Who is to blame is theirs to know.
@@ -158,6 +164,7 @@ impl Fault {
             Fault::Receive(_) => "body_reset",
             Fault::CutBody => "body_cut",
             Fault::InvalidBody(_) => "body_invalid",
+            Fault::Encoding(_) => "encoding",
             Fault::Tunnel(StreamError::TimedOut) => "tunnel_timed_out",
             Fault::Tunnel(_) => "tunnel_reset",
             Fault::ClientClosed => "client_closed",
@@ -189,7 +196,6 @@ pub(super) fn counter(cause: Cause) -> Counter {
 mod tests {
     use super::*;
     use crate::h1::rule::Rule;
-    use std::io;
 
     fn reset() -> StreamError {
         io::Error::from(io::ErrorKind::ConnectionReset).into()

@@ -1,7 +1,8 @@
 //! The reverse proxy: a request is passed on to a server of an upstream, and its response back to the client.
 //!
 //! Read [`exchange`] first: one request, from top to bottom. Beside it stand the heads that go out
-//! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes),
+//! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes and
+//! [`encode`] where the coding does),
 //! what goes wrong ([`fault`]) and what follows from it ([`verdict`]).
 //!
 //! Invariants: nothing is repeated that a server may have acted on, unless twice is as good as once; a response
@@ -14,6 +15,7 @@ mod buffered;
 mod choice;
 mod collect;
 mod download;
+mod encode;
 pub(crate) mod examined;
 mod exchange;
 mod fault;
@@ -36,6 +38,7 @@ use drover_upstream::proxy_protocol::Version;
 
 use crate::config;
 use crate::config::Failure;
+use crate::encoding::compression::Compression;
 use crate::h1::head::Limits;
 use crate::h1::method::Method;
 use crate::own::OwnVariables;
@@ -60,6 +63,8 @@ pub(crate) struct Proxy {
     ignores_abort: bool,
     retry: Retry,
     buffering: spool::Buffering,
+    /// Codings in which responses go out that have none.
+    compression: Compression,
     /// The header that is sent first, on a connection of the client's own.
     proxy_protocol: Option<Version>,
 }
@@ -87,6 +92,7 @@ impl Proxy {
     pub(crate) fn new(
         config: &config::Proxy,
         to: &Destination<'_>,
+        compression: Compression,
         own: &OwnVariables,
     ) -> Result<Proxy, TemplateError> {
         Ok(Proxy {
@@ -112,6 +118,7 @@ impl Proxy {
                 requests: config.buffer_requests.map_or(0, Size::bytes),
                 responses: config.buffer_responses.map_or(0, Size::bytes),
             },
+            compression,
             proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
         })
     }

@@ -3,6 +3,11 @@
 //! What is passed on is what was understood, never the sender's own framing: no chunk extensions, and of trailers
 //! only fields that cannot change what the message means.
 
+use std::io;
+
+use super::encode::OF_THE_BYTES;
+use crate::encoding::PIECE;
+use crate::encoding::encoders::Lent;
 use crate::h1::body::{Body, Piece};
 use crate::h1::name::{Look, Name};
 use crate::h1::rule::Refusal;
@@ -21,16 +26,34 @@ pub(crate) struct Reframe {
     outgoing: Outgoing,
     trailer: Vec<u8>,
     ended: bool,
+    coder: Option<Box<Coder>>,
+}
+
+/// The data's way through a coding.
+struct Coder {
+    encoder: Lent,
+    /// What comes out of the encoder at a time.
+    encoded: Vec<u8>,
+    /// Something may be in the encoder that did not come out.
+    holds_back: bool,
+    fault: Option<io::Error>,
 }
 
 impl Reframe {
     pub(crate) fn new(body: Body, outgoing: Outgoing) -> Reframe {
-        Reframe { body, outgoing, trailer: Vec::new(), ended: false }
+        Reframe { body, outgoing, trailer: Vec::new(), ended: false, coder: None }
+    }
+
+    /// Has the data go through this encoder.
+    pub(crate) fn encoding(mut self, encoder: Option<Lent>) -> Reframe {
+        self.coder = encoder
+            .map(|encoder| Box::new(Coder { encoder, encoded: Vec::new(), holds_back: false, fault: None }));
+        self
     }
 
     /// Whether data goes out as it comes, so that nobody has to look at it.
     pub(crate) fn unframed(&self) -> Option<u64> {
-        self.body.unframed().filter(|_| self.outgoing == Outgoing::Plain)
+        self.body.unframed().filter(|_| self.outgoing == Outgoing::Plain && self.coder.is_none())
     }
 
     /// Takes `bytes` as far as they belong to the body, and appends what goes out. Gives how many were taken.
@@ -50,22 +73,75 @@ impl Reframe {
 
     /// The body is whole: appends what ends it. For one that ends with the close, when that came.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
-        if self.outgoing == Outgoing::Chunked && !self.ended {
-            out.extend_from_slice(b"0\r\n");
-            push_trailer(&self.trailer, out);
-            out.extend_from_slice(b"\r\n");
+        if self.ended {
+            return;
         }
         self.ended = true;
+        let is_encoded = self.coder.is_some();
+        if is_encoded && !self.code(out, |encoder, encoded| encoder.finish(encoded)) {
+            return;
+        }
+        if self.outgoing == Outgoing::Chunked {
+            out.extend_from_slice(b"0\r\n");
+            push_trailer(&self.trailer, if is_encoded { OF_THE_BYTES } else { &[] }, out);
+            out.extend_from_slice(b"\r\n");
+        }
     }
 
-    fn push_data(&self, data: &[u8], out: &mut Vec<u8>) {
-        if self.outgoing == Outgoing::Plain {
-            return out.extend_from_slice(data);
-        }
-        push_size(out, data.len());
-        out.extend_from_slice(data);
-        out.extend_from_slice(b"\r\n");
+    /// Whether there is data that went in and has not come out.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.ended && self.coder.as_ref().is_some_and(|coder| coder.holds_back)
     }
+
+    /// Appends what is held back.
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
+        self.code(out, |encoder, encoded| encoder.flush(encoded));
+        if let Some(coder) = &mut self.coder {
+            coder.holds_back = false;
+        }
+    }
+
+    /// What went wrong with the coding; nothing that ends the body goes out then.
+    pub(crate) fn coding(&mut self) -> io::Result<()> {
+        self.coder.as_mut().and_then(|coder| coder.fault.take()).map_or(Ok(()), Err)
+    }
+
+    fn push_data(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        if self.coder.is_none() {
+            return push_framed(self.outgoing, data, out);
+        }
+        for piece in data.chunks(PIECE) {
+            self.code(out, |encoder, encoded| encoder.push(piece, encoded));
+        }
+        if let Some(coder) = &mut self.coder {
+            coder.holds_back = true;
+        }
+    }
+
+    /// Appends what comes out of the encoder; false if it failed.
+    fn code(
+        &mut self,
+        out: &mut Vec<u8>,
+        call: impl FnOnce(&mut Lent, &mut Vec<u8>) -> io::Result<()>,
+    ) -> bool {
+        let Some(coder) = self.coder.as_mut().filter(|coder| coder.fault.is_none()) else { return false };
+        coder.encoded.clear();
+        coder.fault = call(&mut coder.encoder, &mut coder.encoded).err();
+        if !coder.encoded.is_empty() {
+            push_framed(self.outgoing, &coder.encoded, out);
+        }
+        coder.fault.is_none()
+    }
+}
+
+/// Appends data, which is not empty, in this framing.
+fn push_framed(outgoing: Outgoing, data: &[u8], out: &mut Vec<u8>) {
+    if outgoing == Outgoing::Plain {
+        return out.extend_from_slice(data);
+    }
+    push_size(out, data.len());
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the line before a chunk of so many bytes.
@@ -99,12 +175,13 @@ const NEVER_IN_TRAILERS: &[&[u8]] = &[
     b"www-authenticate",
 ];
 
-/// Appends the lines of a trailer section that may be passed on.
-fn push_trailer(lines: &[u8], out: &mut Vec<u8>) {
+/// Appends the lines of a trailer section that may be passed on, but for those with the names `dropped`.
+fn push_trailer(lines: &[u8], dropped: &[&[u8]], out: &mut Vec<u8>) {
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
         let usual = Look::of_name(name) == Look::Usual && Name::of(name) == Name::Other;
-        if usual && !NEVER_IN_TRAILERS.iter().any(|never| name.eq_ignore_ascii_case(never)) {
+        let mut others = NEVER_IN_TRAILERS.iter().chain(dropped);
+        if usual && !others.any(|other| name.eq_ignore_ascii_case(other)) {
             out.extend_from_slice(line);
         }
     }
