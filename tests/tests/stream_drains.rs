@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use drover_tests::stream_log::{eventually_lines, the_line};
+use drover_tests::stream_log::{eventually_lines, lines, the_line};
 use drover_tests::wait::SOON;
 use drover_tests::{Backend, Config, Directory, Drover, Port, eventually};
 use nix::sys::signal::Signal;
@@ -73,5 +73,7 @@ fn a_graceful_stop_waits_for_tunnels_and_no_longer() {
     is_answered(&mut client);
     drop(client);
     assert_eq!(drover.wait(SOON).code(), Some(0));
-    assert_eq!(the_line(&directory).reason, "finished");
+    // One that looked whether anybody listens may have been let in.
+    let passed = lines(&directory);
+    assert!(!passed.is_empty() && passed.iter().all(|line| line.reason == "finished"), "{passed:?}");
 }

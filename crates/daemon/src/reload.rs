@@ -302,8 +302,10 @@ impl Master {
         let Some(Reload::Starting { candidate, .. }) = &self.reload else { return };
         let number = candidate.number;
         let Some(Reload::Starting { candidate, .. }) = self.reload.take() else { return };
+        let timeout = candidate.config.process.shutdown_timeout;
         for process in self.workers.iter_mut().filter(|process| process.generation == number) {
-            process.stop();
+            // It may be ready and have accepted somebody before its report is read here.
+            process.drain(timeout);
         }
         self.free_seats(&candidate);
         candidate.sockets.abandon();
