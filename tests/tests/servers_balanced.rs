@@ -99,8 +99,8 @@ fn the_same_for_the_same_key_and_no_more_than_its_share() {
         server(c, "")
     );
     let setup = start(2, &list);
-    let first: Vec<String> = targets(60).map(|target| setup.ask(&target)).collect();
-    let again: Vec<String> = targets(60).map(|target| setup.ask(&(target + "?other=query"))).collect();
+    let first: Vec<String> = targets(400).map(|target| setup.ask(&target)).collect();
+    let again: Vec<String> = targets(400).map(|target| setup.ask(&(target + "?other=query"))).collect();
     assert_eq!(first, again, "whichever worker is asked");
     let share = |name: &str| first.iter().filter(|chosen| *chosen == name).count();
     assert!(share("a") > share("b") && share("a") > share("c"), "{first:?}");

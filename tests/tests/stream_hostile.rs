@@ -153,7 +153,11 @@ fn a_server_may_reset_at_every_phase() {
     }
     proxy.is_as_before(worker);
     let lines = eventually_lines(&proxy.directory, 4);
-    assert!(lines.iter().all(|line| line.reason == "server_failed"), "{lines:?}");
+    // Who hears the end of the answer leaves too, often before the reset is there: then both have ended what they sent.
+    let failed = lines.iter().filter(|line| line.reason == "server_failed").count();
+    let ended =
+        lines.iter().filter(|line| matches!(line.reason.as_str(), "finished" | "client_gone")).count();
+    assert!(failed >= 3 && failed + ended == 4, "{lines:?}");
 }
 
 #[test]

@@ -92,15 +92,19 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
     fn open(address: SockaddrIn, reuse: bool) -> OwnedFd {
+        try_open(address, reuse).expect("bind")
+    }
+
+    fn try_open(address: SockaddrIn, reuse: bool) -> nix::Result<OwnedFd> {
         let fd =
             socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).expect("socket");
         // Without SO_REUSEADDR the connections of a lone listener, which do not share the port, would keep
         // a second socket from joining.
         setsockopt(&fd, sockopt::ReuseAddr, &true).expect("option");
         setsockopt(&fd, sockopt::ReusePort, &reuse).expect("option");
-        bind(fd.as_raw_fd(), &address).expect("bind");
-        nix::sys::socket::listen(&fd, Backlog::MAXCONN).expect("listen");
-        fd
+        bind(fd.as_raw_fd(), &address)?;
+        nix::sys::socket::listen(&fd, Backlog::MAXCONN)?;
+        Ok(fd)
     }
 
     fn queued(listener: OwnedFd) -> (usize, OwnedFd) {
@@ -136,9 +140,15 @@ mod tests {
     /// The narrower address is preferred until it is steered away from; then the wider one has what comes.
     #[test]
     fn a_wider_address_gets_what_is_steered_away_from_a_narrower_one() {
-        let narrow = open(SockaddrIn::new(127, 0, 0, 1, 0), true);
-        let address: SockaddrIn = getsockname(narrow.as_raw_fd()).expect("address");
-        let wide = open(SockaddrIn::new(0, 0, 0, 0, address.port()), true);
+        // Somebody else may have the port on another address.
+        let (narrow, address, wide) = (0..100)
+            .find_map(|_| {
+                let narrow = open(SockaddrIn::new(127, 0, 0, 1, 0), true);
+                let address: SockaddrIn = getsockname(narrow.as_raw_fd()).expect("address");
+                let wide = try_open(SockaddrIn::new(0, 0, 0, 0, address.port()), true).ok()?;
+                Some((narrow, address, wide))
+            })
+            .expect("a port that is free on all addresses");
         let place: SocketAddr = std::net::SocketAddrV4::from(address).into();
         let early: Vec<_> = (0..7).map(|_| TcpStream::connect(place).expect("connect")).collect();
         steer_away(narrow.as_fd()).expect("an ordinary user may do it once");
