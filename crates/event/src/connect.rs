@@ -23,7 +23,6 @@ use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
 use crate::readiness;
-use crate::stats::Gauge;
 use crate::stream::Stream;
 
 /// Where to connect to.
@@ -119,18 +118,11 @@ impl Core {
         accept::reclaim(self);
         let state = &mut *self.state();
         let slot = self.lend(state, Some(socket), Holder::Peer)?;
-        let number = state.next_number;
-        state.next_number += 1;
-        state.open += 1;
-        let connection = &mut state.slots[slot];
-        connection.number = number;
-        connection.accepted_at = self.now();
-        connection.phase = Phase::WaitingUpstream;
-        if let Target::Internet(address) = target {
-            connection.peer = PeerAddress::Internet(*address);
-        }
-        self.stats().set(Gauge::OpenConnections, u64::from(state.open));
-        self.stats().enter_phase(Phase::WaitingUpstream);
+        let peer = match target {
+            Target::Internet(address) => PeerAddress::Internet(*address),
+            Target::Unix(_) => PeerAddress::Unix,
+        };
+        self.begin_connection(state, slot, peer, Phase::WaitingUpstream);
         Some(Stream::new(self.clone(), slot))
     }
 }

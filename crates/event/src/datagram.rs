@@ -33,7 +33,7 @@ use crate::core::{Core, State};
 use crate::event::{Direction, EventId, Flags};
 use crate::listener::Behind;
 use crate::posted::QueueName;
-use crate::stats::{Counter, Gauge};
+use crate::stats::Counter;
 
 pub(crate) use neighbours::take_inbox;
 pub use neighbours::{Neighbour, Neighbourhood};
@@ -261,16 +261,9 @@ fn begin(core: &Core, key: Key, fingerprint: u64) -> Option<(u32, Rc<dyn Datagra
         error!(peer = %key.peer, "no slot is free and none can be reclaimed: the datagram is dropped");
         return None;
     };
-    let number = state.next_number;
-    state.next_number += 1;
-    state.open += 1;
-    let connection = &mut state.slots[slot];
-    connection.number = number;
-    connection.peer = PeerAddress::Internet(key.peer);
-    connection.listener = listener;
-    connection.accepted_at = core.now();
-    core.stats().set(Gauge::OpenConnections, u64::from(state.open));
-    core.stats().enter_phase(Phase::Accepted);
+    let peer = PeerAddress::Internet(key.peer);
+    let number = core.begin_connection(state, slot, peer, Phase::Accepted);
+    state.slots[slot].listener = listener;
     debug!(peer = %key.peer, slot, connection = number, "session");
     if let Some(neighbourhood) = &state.sessions.neighbourhood {
         neighbourhood.table.insert(fingerprint);

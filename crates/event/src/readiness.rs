@@ -11,7 +11,7 @@ use tracing::{debug, error};
 
 use crate::backend::{Mode, Registration, Report};
 use crate::close::CloseReason;
-use crate::connection::{Asked, Holder, NONE};
+use crate::connection::{Asked, Holder, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::datagram;
 use crate::event::{Direction, EventId, Flags, Handler};
@@ -32,6 +32,29 @@ impl Core {
         state.events[EventId::of_slot(slot, Direction::Write)].flags.set(Flags::READY);
         self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
         Some(slot)
+    }
+
+    /// Numbers, dates and counts the connection that a slot was lent to; [`Core::give_back`] counts it off. Gives the
+    /// number.
+    #[inline]
+    pub(crate) fn begin_connection(
+        &self,
+        state: &mut State,
+        slot: u32,
+        peer: PeerAddress,
+        phase: Phase,
+    ) -> u64 {
+        let number = state.next_number;
+        state.next_number += 1;
+        state.open += 1;
+        let connection = &mut state.slots[slot];
+        connection.number = number;
+        connection.peer = peer;
+        connection.phase = phase;
+        connection.accepted_at = self.now();
+        self.stats().set(Gauge::OpenConnections, u64::from(state.open));
+        self.stats().enter_phase(phase);
+        number
     }
 
     /// Closes the slot's descriptor, cancels its timers, takes its events off every queue and

@@ -34,7 +34,7 @@ use crate::event::{Direction, EventId, Flags};
 use crate::listener::{Behind, Service, Strategy};
 use crate::posted::QueueName;
 use crate::readiness;
-use crate::stats::{Counter, Gauge};
+use crate::stats::Counter;
 use crate::stream::Stream;
 use crate::token::Token;
 
@@ -186,22 +186,15 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
         return;
     };
     inner.gate.set_threshold(inner.slots.capacity(), inner.slots.free());
-    let connection_number = inner.next_number;
-    inner.next_number += 1;
+    let connection_number = core.begin_connection(inner, slot, peer, Phase::Accepted);
     let connection = &mut inner.slots[slot];
-    connection.number = connection_number;
-    connection.peer = peer;
     connection.listener = number;
-    connection.accepted_at = core.now();
     connection.hopeful = hopeful;
     let verbose = core.settings().debug_connections.iter().any(|wanted| wanted.matches(peer));
     let read = &mut inner.events[EventId::of_slot(slot, Direction::Read)];
     if hopeful {
         read.flags.set(Flags::READY);
     }
-    inner.open += 1;
-    core.stats().set(Gauge::OpenConnections, u64::from(inner.open));
-    core.stats().enter_phase(Phase::Accepted);
     let outer = log_verbosely(verbose);
     debug!(peer = %peer, slot, connection = connection_number, "accept");
     let posting = inner.gate.is_held();

@@ -20,7 +20,6 @@ use crate::connection::{Holder, PeerAddress, Phase};
 use crate::core::Core;
 use crate::event::{Direction, EventId, Flags};
 use crate::readiness;
-use crate::stats::Gauge;
 use crate::stream::BUDGET;
 
 /// What a datagram counts for beside its bytes, towards what a task may move before it gives way.
@@ -54,16 +53,7 @@ impl Core {
         reclaim(self);
         let state = &mut *self.state();
         let slot = self.lend(state, Some(socket), Holder::Peer)?;
-        let number = state.next_number;
-        state.next_number += 1;
-        state.open += 1;
-        let connection = &mut state.slots[slot];
-        connection.number = number;
-        connection.accepted_at = self.now();
-        connection.phase = Phase::Tunnel;
-        connection.peer = PeerAddress::Internet(target);
-        self.stats().set(Gauge::OpenConnections, u64::from(state.open));
-        self.stats().enter_phase(Phase::Tunnel);
+        let number = self.begin_connection(state, slot, PeerAddress::Internet(target), Phase::Tunnel);
         debug!(connection = number, "datagrams to {target}");
         Some(DatagramSocket { core: self.clone(), slot })
     }
