@@ -60,6 +60,7 @@ pub(crate) fn disturb(run: &mut Run, options: &Options) {
             run.complain(&format!("{}: {reason}", action.name));
         }
         thread::sleep(run.random.millis(PAUSE.0, PAUSE.1));
+        run.tell_of_losses();
     }
     run.undo(true);
     for (name, count) in counts {

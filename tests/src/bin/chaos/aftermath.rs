@@ -4,18 +4,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_tests::status::Status;
-use drover_tests::variants::Variants;
 use drover_tests::{Drover, process};
 
 use nix::unistd::Pid;
 
-use crate::run::{Figures, Run};
+use crate::run::{Figures, Run, tell_log};
 
 /// How much the master's memory may have grown, in KiB: what many generations at once need stays with the
 /// allocator.
 const GROWTH_MOST: u64 = 4096;
-/// How much of the log is told where something is wrong.
-const LOG_LINES: usize = 200;
 /// Old workers drain for 30 s at most.
 const DRAINED: Duration = Duration::from_secs(45);
 
@@ -56,16 +53,6 @@ pub(crate) fn examine(mut run: Run) -> Vec<String> {
     }
     drop((drover, log_disk));
     wrong
-}
-
-/// The end of the log, for whoever wants to know why.
-fn tell_log(variants: &Variants, drover: &Drover) {
-    let log = drover.log()
-        + &variants.directory.read("logs/drover.log.1")
-        + &variants.directory.read("logs/drover.log");
-    let lines: Vec<&str> = log.lines().collect();
-    println!("the last lines of the log:");
-    lines[lines.len().saturating_sub(LOG_LINES)..].iter().for_each(|line| println!("{line}"));
 }
 
 /// Back to the config of the start, until that serves alone.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Losses that are told in full.
 const TOLD_MOST: usize = 10;
@@ -95,7 +95,8 @@ impl Ledger {
             true => counts.excused += 1,
             false => {
                 counts.lost += 1;
-                book.lost.push(format!("{kind}: {reason} after {:.1?}, {way:?}", begun.elapsed()));
+                let at = time_of_day();
+                book.lost.push(format!("{at} {kind}: {reason} after {:.1?}, {way:?}", begun.elapsed()));
             }
         }
     }
@@ -103,6 +104,11 @@ impl Ledger {
     /// How many requests were answered.
     pub(crate) fn total(&self) -> u64 {
         self.book().kinds.values().map(|counts| counts.answered).sum()
+    }
+
+    /// The losses without an excuse.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        self.book().lost.clone()
     }
 
     /// The losses without an excuse, the first of them in full.
@@ -115,6 +121,13 @@ impl Ledger {
         }
         told
     }
+}
+
+/// Of UTC, as the log has it.
+fn time_of_day() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (seconds, millis) = (since.as_secs() % 86_400, since.subsec_millis());
+    format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 impl fmt::Display for Ledger {

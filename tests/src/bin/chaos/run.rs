@@ -1,5 +1,6 @@
 //! What a run has: the daemon, its clients, what was seen, and what is to be undone later.
 
+use std::collections::VecDeque;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -16,6 +17,11 @@ use crate::clients::Clients;
 use crate::ledger::Ledger;
 use crate::log_disk::LogDisk;
 
+/// How many events are kept to be told of where something is lost.
+const RECENT: usize = 12;
+/// How much of the log is told where something is wrong.
+const LOG_LINES: usize = 120;
+
 /// A run under way.
 pub(crate) struct Run {
     pub(crate) random: Random,
@@ -27,6 +33,10 @@ pub(crate) struct Run {
     pub(crate) begun: Instant,
     later: Vec<(Instant, Undo)>,
     verbose: bool,
+    /// What happened of late.
+    recent: VecDeque<String>,
+    /// Losses that have been told of.
+    told: usize,
     pub(crate) drover: Drover,
     pub(crate) log_disk: LogDisk,
     pub(crate) variants: Variants,
@@ -80,6 +90,8 @@ impl Run {
             begun: Instant::now(),
             later: Vec::new(),
             verbose: options.verbose,
+            recent: VecDeque::new(),
+            told: 0,
             drover,
             log_disk,
             variants,
@@ -99,10 +111,29 @@ impl Run {
     }
 
     /// Prints what happens, where that is wanted.
-    pub(crate) fn tell(&self, what: &str) {
+    pub(crate) fn tell(&mut self, what: &str) {
+        let line = format!("{:>7.2} {what}", self.begun.elapsed().as_secs_f64());
         if self.verbose {
-            println!("{:>7.2} {what}", self.begun.elapsed().as_secs_f64());
+            println!("{line}");
         }
+        self.recent.push_back(line);
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Where requests were lost since it was looked last: what happened before that, and what the daemon logged.
+    pub(crate) fn tell_of_losses(&mut self) {
+        let losses = self.ledger.lost();
+        if losses.len() <= self.told {
+            return;
+        }
+        println!("at {:.2} s requests are lost:", self.begun.elapsed().as_secs_f64());
+        losses[self.told..].iter().for_each(|loss| println!("  {loss}"));
+        self.told = losses.len();
+        println!("what happened last:");
+        self.recent.iter().for_each(|line| println!("  {line}"));
+        tell_log(&self.variants, &self.drover);
     }
 
     /// Takes note of something that should not be.
@@ -189,6 +220,16 @@ impl Figures {
             shared_memory,
         })
     }
+}
+
+/// The end of the log, for whoever wants to know why.
+pub(crate) fn tell_log(variants: &Variants, drover: &Drover) {
+    let log = drover.log()
+        + &variants.directory.read("logs/drover.log.1")
+        + &variants.directory.read("logs/drover.log");
+    let lines: Vec<&str> = log.lines().collect();
+    println!("the last lines of the log:");
+    lines[lines.len().saturating_sub(LOG_LINES)..].iter().for_each(|line| println!("  {line}"));
 }
 
 /// Moves the wall clock of this machine.
