@@ -303,6 +303,7 @@ impl Shift {
             self.carry_out(worker.core());
         }
         debug!("ends with {} connections open", worker.core().open_connections());
+        worker.core().leave_neighbourhood();
         drop(worker);
         self.services.finish();
         log::finish();
