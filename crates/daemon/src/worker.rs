@@ -342,6 +342,9 @@ impl Shift {
     fn drain(&self, core: &Core) {
         self.start.block.set_state(WorkerState::Draining);
         core.drain();
+        if let Some(channel) = &self.channel {
+            report(channel, Report::QueuesEmptied);
+        }
         let timeout = self.start.config.process.shutdown_timeout;
         let connections = counted(core.open_connections() as usize, "connection");
         info!("drains {connections}, for {timeout:?} at most");
