@@ -331,8 +331,12 @@ impl Shift {
                 report(channel, Report::SurplusReleased);
             }
         }
-        let told = self.flags.take_graceful();
-        match told || drain.take() {
+        let (told, asked) = (self.flags.take_graceful(), drain.take());
+        if asked || (told && !core.is_draining()) {
+            // A signal is from somebody who wants this process gone, in whose place the master starts another.
+            core.expect_replacement(told && !asked && self.channel.is_some());
+        }
+        match told || asked {
             true if core.is_draining() => core.drain(),
             true => self.drain(core),
             false => {}

@@ -101,6 +101,8 @@ pub(crate) struct Sessions {
     /// Listeners are held back until neighbours have stopped reading.
     waiting: bool,
     wait_is_due: bool,
+    /// Another worker gets the sockets when this one has ended.
+    is_replaced: bool,
 }
 
 impl Sessions {

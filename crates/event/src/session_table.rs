@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use drover_sys::memory::SharedWords;
-use nix::errno::Errno;
-use nix::sys::signal::kill;
+use drover_sys::process::has_ended;
 use nix::unistd::Pid;
 
 /// Nothing was ever here: a search ends.
@@ -95,7 +94,7 @@ impl SessionTable {
     /// Whether the worker has ended: its master tidies up behind it, unless that is gone too.
     fn is_orphaned(&self) -> bool {
         let owner = self.words[OWNER].load(Acquire) as i32;
-        owner != 0 && kill(Pid::from_raw(owner), None) == Err(Errno::ESRCH)
+        owner != 0 && has_ended(Pid::from_raw(owner))
     }
 
     /// Says whose sessions these are.
@@ -119,8 +118,8 @@ impl SessionTable {
         Ports(self.words[HEIRS].load(Acquire))
     }
 
-    /// Somebody goes on with these ports if this worker is left alone, by the end of its master or by a signal of its
-    /// own. Until they follow, it begins sessions though it drains: nobody else can.
+    /// Somebody goes on with these ports if this worker is left alone by the end of its master. Until they follow, it
+    /// begins sessions though it drains: nobody else can.
     pub fn set_heirs(&self, ports: Ports) {
         self.words[HEIRS].store(ports.0, Release);
     }
@@ -194,6 +193,7 @@ mod tests {
     use drover_sys::memory::anonymous_file;
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use std::process::{Command, Stdio};
 
     fn table(sessions: u32) -> SessionTable {
         let file = anonymous_file(c"sessions").expect("memory");
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn one_that_nobody_buried_reads_nothing() {
         let table = table(4);
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("a child");
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("a child");
         table.set_owner(Pid::from_raw(child.id() as i32));
         table.set_reading([53].into_iter().collect());
         table.insert(77);

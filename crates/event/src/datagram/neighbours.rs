@@ -121,7 +121,8 @@ impl Sessions {
     /// Whether a worker that drains begins sessions where this is served.
     pub(super) fn has_heirs(&self, served: u32) -> bool {
         let port = self.served[served as usize].bound.port();
-        self.neighbourhood.as_ref().is_some_and(|own| own.table.heirs().meets([port].into_iter().collect()))
+        let heirs = self.neighbourhood.as_ref().map(|own| own.table.heirs()).unwrap_or_default();
+        self.is_replaced || heirs.meets([port].into_iter().collect())
     }
 
     /// Whether all of these know that they are to stop.
@@ -157,12 +158,10 @@ impl Core {
         }
     }
 
-    /// Somebody goes on with this worker's sockets when it has ended, though nobody says so.
-    pub fn expect_heirs(&self) {
-        let state = self.state();
-        if let Some(neighbourhood) = &state.sessions.neighbourhood {
-            neighbourhood.table.set_heirs(state.sessions.ports());
-        }
+    /// Whether another worker gets this one's sockets when it has ended: until then it begins sessions though it
+    /// drains.
+    pub fn expect_replacement(&self, expected: bool) {
+        self.state().sessions.is_replaced = expected;
     }
 
     /// Whether datagram listeners have to stay out of the backend for now; arranges for the moment when they
@@ -242,7 +241,8 @@ pub(super) fn hand_over(core: &Core, fingerprint: u64, datagram: &Arrived<'_>) -
     let Some(owner) = neighbourhood.owner_of(fingerprint) else { return false };
     let message = [&header(datagram)[..], datagram.bytes].concat();
     let sent = send(owner.inbox.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
-    if sent == Err(Errno::ECONNREFUSED) {
+    // Said once, and from then on that there is no other end.
+    if matches!(sent, Err(Errno::ECONNREFUSED | Errno::ENOTCONN)) {
         return false;
     }
     let counter = if sent.is_ok() { Counter::DatagramsHandedOver } else { Counter::DatagramsDropped };
