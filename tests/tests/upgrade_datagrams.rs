@@ -22,6 +22,13 @@ struct Setup {
     flows: u32,
 }
 
+fn config(directory: &Directory, port: &Port, backend: &UdpBackend, workers: u32, more: &str) -> Config {
+    let (listen, server) = (port.address(), backend.address());
+    Config::new(directory, workers).proxy(&format!(
+        "listen = [{{ address = \"{listen}\", udp = true }}]\nproxy_pass = \"{server}\"\n{more}"
+    ))
+}
+
 impl Setup {
     fn start() -> Setup {
         Setup::with("")
@@ -29,15 +36,14 @@ impl Setup {
 
     fn with(more: &str) -> Setup {
         let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
-        let config = Config::new(&directory, 2).proxy(&format!(
-            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"\n{more}",
-            port.address(),
-            backend.address()
-        ));
-        let drover = Drover::start(&directory, &config);
+        let drover = Drover::start(&directory, &config(&directory, &port, &backend, 2, more));
         let setup = Setup { drover, directory, port, backend, old: Flows::new(0, FLOWS), flows: FLOWS };
         run(&setup.old, setup.port.address().into(), "at the start");
         setup
+    }
+
+    fn config(&self, workers: u32, more: &str) -> Config {
+        config(&self.directory, &self.port, &self.backend, workers, more)
     }
 
     /// Does something while the clients of before go on and others come; then others come once more.
@@ -209,4 +215,32 @@ fn the_new_master_is_killed_while_nobody_has_a_session() {
     process::send(new, Signal::SIGKILL);
     run(&setup.old, setup.port.address().into(), "sessions of the old one");
     assert!(setup.drover.log_lines(&["reading beside them"]).is_empty(), "nobody is waited for");
+}
+
+/// The new master has sockets in the group that the old one does not have: what waits there is served too.
+#[test]
+fn the_new_master_with_more_workers_leaves() {
+    for round in 0..3 {
+        let mut setup = Setup::start();
+        setup.config(4, "").write(&setup.directory);
+        let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+        setup.meanwhile(&format!("the new one leaves, round {round}"), |_| quit(new));
+        setup.assert_whole();
+    }
+}
+
+#[test]
+fn the_new_master_with_more_workers_is_killed() {
+    for round in 0..3 {
+        let mut setup = Setup::start();
+        let old = named(&setup.directory);
+        setup.config(4, "").write(&setup.directory);
+        let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+        setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
+        setup.meanwhile(&format!("the new one is killed, round {round}"), |_| {
+            process::send(new, Signal::SIGKILL)
+        });
+        setup.meanwhile("it is gone", |_| ());
+        setup.assert_whole();
+    }
 }
