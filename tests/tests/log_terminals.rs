@@ -41,7 +41,7 @@ impl Terminal {
         let name = ttyname(&pair.slave).expect("it has a name");
         let wrapper = vec!["sh".into(), "-c".into(), script.into(), name.into()];
         let surroundings = Surroundings { wrapper, ..Surroundings::default() };
-        let config = Config::new(&directory, 2)
+        let config = Config::new(&directory, 1)
             .http("access_log = { file = \"stdout\", buffer = \"0b\", format = \"by_worker\" }")
             .answering(&port);
         let drover = Drover::try_start(&directory, &config, &surroundings)
@@ -69,7 +69,7 @@ impl Terminal {
         text
     }
 
-    /// Workers say that lines were lost, once there is room for it.
+    /// Master and worker say that lines were lost, once there is room for it.
     fn confesses(&self, text: &Mutex<String>) {
         eventually("what was lost is told", || {
             self.drover.signal(Signal::SIGUSR1);
@@ -92,6 +92,7 @@ fn one_that_nobody_reads_holds_up_nothing() {
     let terminal = Terminal::start();
     terminal.ask_much();
     terminal.drover.reload();
+    terminal.ask_much();
     let text = terminal.read();
     terminal.confesses(&text);
     terminal.stops();
