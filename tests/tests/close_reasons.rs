@@ -183,7 +183,7 @@ fn what_breaks_an_answer_is_the_reason() {
         assert_eq!(client.head_response().status, 200);
         // More than sockets hold, so that the worker is in the midst of it.
         std::fs::File::options().write(true).open(&large).and_then(|file| file.set_len(9)).expect("ours");
-        client.rest();
+        let _ = client.rest();
     });
     access_log_says(&directory, "/large 200 internal_error");
     drover.log_line(&["a file shrank while it was sent"]);
@@ -231,7 +231,7 @@ fn what_ends_a_tunnel_is_the_reason() {
     ends(&drover, "server_failed", || {
         let mut client = change("/reset");
         client.send("x");
-        client.rest();
+        let _ = client.rest();
     });
     access_log_says(&directory, "/reset 101 server_failed");
 }
