@@ -1,6 +1,7 @@
 //! Locations that serve the daemon's status: as JSON, for Prometheus, and as a page.
 
 use std::io::Write;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -125,29 +126,28 @@ fn python() -> Option<&'static str> {
     })
 }
 
-#[test]
-fn another_strict_reader_understands_the_metrics_of_everything() {
-    let Some(python) = python() else { return };
-    let (directory, port, tcp, udp, dead) =
-        (Directory::new(), Port::new(), Port::new(), Port::new(), Port::new());
-    let good = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let echo = UdpBackend::echo();
+/// HTTP with servers and limits, streams of both kinds, and a path that labels have to escape.
+fn everything(
+    directory: &Directory,
+    [port, tcp, udp, dead]: [&Port; 4],
+    server: SocketAddrV4,
+    echo: SocketAddr,
+) -> Config {
     let proxy = |listen: &str, keys: &str| format!("listen = [{listen}]\n{keys}");
-    // What labels have to escape.
     let odd = toml_string(&format!("unix:{}", directory.join("a \"socket\" \\ of ours").display()));
-    let config = config(&directory, &port)
+    config(directory, port)
         .http("request_limits.per_client = { key = \"$remote_addr\", rate = \"1/m\" }")
         .http("connection_limits.per_client = { key = \"$remote_addr\" }")
         .stream("connection_limits.per_client = { key = \"$remote_addr\" }")
         .stream("accept_limits.per_client = { key = \"$remote_addr\", rate = \"100/s\" }")
-        .upstream("app", &[good.address(), dead.address()], "")
+        .upstream("app", &[server, dead.address()], "")
         .passing("/app", "app", "buffer_responses = \"1m\"")
         .location(
             "/limited",
             "return = { status = 200 }\nlimit_requests = [{ limit = \"per_client\" }]\n\
              limit_connections = [{ limit = \"per_client\", most = 1 }]",
         )
-        .stream_upstream("servers", &format!("servers = [\"{}\", \"{}\"]", good.address(), dead.address()))
+        .stream_upstream("servers", &format!("servers = [\"{server}\", \"{}\"]", dead.address()))
         .proxy(&proxy(
             &format!("\"{}\", {odd}", tcp.address()),
             "proxy_pass = \"servers\"\nlimit_connections = [{ limit = \"per_client\", most = 1 }]\n\
@@ -155,8 +155,18 @@ fn another_strict_reader_understands_the_metrics_of_everything() {
         ))
         .proxy(&proxy(
             &format!("{{ address = \"{}\", udp = true }}", udp.address()),
-            &format!("proxy_pass = \"{}\"", echo.address()),
-        ));
+            &format!("proxy_pass = \"{echo}\""),
+        ))
+}
+
+#[test]
+fn another_strict_reader_understands_the_metrics_of_everything() {
+    let Some(python) = python() else { return };
+    let (directory, port, tcp, udp, dead) =
+        (Directory::new(), Port::new(), Port::new(), Port::new(), Port::new());
+    let good = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let echo = UdpBackend::echo();
+    let config = everything(&directory, [&port, &tcp, &udp, &dead], good.address(), echo.address());
     let drover = Drover::start(&directory, &config);
     for target in ["/app", "/app", "/limited", "/limited"] {
         get(port.address(), target);
