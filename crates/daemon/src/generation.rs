@@ -177,6 +177,21 @@ impl Generation {
         }
     }
 
+    /// The same generation with other sockets.
+    pub(crate) fn with_sockets(&self, sockets: Sockets) -> Generation {
+        Generation {
+            number: self.number,
+            config: Rc::clone(&self.config),
+            plans: self.plans.clone(),
+            identity: self.identity.clone(),
+            sockets,
+            workers: self.workers,
+            strategies: Rc::clone(&self.strategies),
+            seats: Rc::clone(&self.seats),
+            servers: self.servers,
+        }
+    }
+
     /// Whether anything listens for datagrams.
     pub(crate) fn has_datagrams(&self) -> bool {
         self.strategies.keys().any(|address| address.udp)

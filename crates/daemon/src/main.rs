@@ -15,6 +15,7 @@ mod daemonise;
 mod datagrams;
 mod descriptors;
 mod generation;
+mod leaving;
 mod lock;
 mod log;
 mod log_limit;

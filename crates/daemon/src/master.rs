@@ -23,6 +23,7 @@ use tracing::{debug, error, info};
 use crate::config::{Source, StopOnTerm};
 use crate::daemonise::Launcher;
 use crate::generation::Generation;
+use crate::leaving::Leaving;
 use crate::log;
 use crate::message::{Command, Report};
 use crate::pidfile::PidFile;
@@ -66,6 +67,8 @@ pub(crate) struct Master {
     /// The number of the generation that was prepared last.
     pub(super) last_number: u64,
     pub(super) reload: Option<Reload>,
+    /// Generations whose queues are being emptied.
+    pub(super) leaving: Vec<Leaving>,
     /// A reload was asked for while another was under way.
     pub(super) reload_wanted: bool,
     pub(super) stopping: Option<Stopping>,
@@ -104,6 +107,7 @@ impl Master {
             workers: Workers::default(),
             last_number: 0,
             reload: None,
+            leaving: Vec::new(),
             reload_wanted: false,
             stopping: None,
             parked: false,
@@ -146,6 +150,7 @@ impl Master {
             self.replace_ended()?;
             self.advance_reload()?;
             self.advance_upgrade();
+            self.tend_leaving()?;
             self.attend_systemd();
         }
     }
@@ -255,9 +260,13 @@ impl Master {
         };
         self.board.set_state(MasterState::Stopping);
         self.withdraw_reload();
-        self.leave(how);
+        let queues = self.leave(how);
         self.due.clear();
-        // Nothing but the draining workers keeps the ports.
+        match how {
+            Stopping::Graceful => self.empty_queues(queues),
+            Stopping::Fast | Stopping::Failed => self.leaving.clear(),
+        }
+        // Nothing but workers keeps the ports, and what is queued there.
         self.generation.sockets = Default::default();
         self.listens_anew();
         let timeout = self.generation.config.process.shutdown_timeout;
@@ -305,6 +314,7 @@ impl Master {
                 }
                 Report::Ready => {}
                 Report::SurplusReleased => process.surplus = false,
+                Report::QueuesEmptied => process.left = true,
             }
         }
     }

@@ -41,6 +41,8 @@ words! {
         Ready = 1,
         /// The surplus sockets are drained and closed.
         SurplusReleased = 2,
+        /// Whatever was queued on its listen sockets is accepted, and they are closed.
+        QueuesEmptied = 3,
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
         for command in [Command::Drain, Command::Stop, Command::Reopen, Command::ReleaseSurplus] {
             assert_eq!(Command::from_word(command.to_word()), Some(command));
         }
-        for report in [Report::Ready, Report::SurplusReleased] {
+        for report in [Report::Ready, Report::SurplusReleased, Report::QueuesEmptied] {
             assert_eq!(Report::from_word(report.to_word()), Some(report));
         }
         assert_eq!((Command::from_word(0), Report::from_word(99)), (None, None));

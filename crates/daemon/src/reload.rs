@@ -25,6 +25,8 @@ use crate::log;
 use crate::master::{Master, Split, Stopping};
 use crate::message::Command;
 use crate::scoreboard::MasterState;
+use crate::sockets::Sockets;
+use crate::supervise::For;
 
 /// New workers that are not ready after this are given up.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -191,7 +193,7 @@ impl Master {
         let mut started = Ok(());
         for number in 0..candidate.workers {
             if started.is_ok() {
-                started = self.spawn(Some((&candidate, &complaints)), number)?;
+                started = self.spawn(For::Candidate(&candidate, &complaints), number)?;
             }
         }
         self.reload = Some(Reload::Starting { candidate: Box::new(candidate), deadline, complaints });
@@ -206,18 +208,15 @@ impl Master {
         let Some(Reload::Starting { candidate, .. }) = self.reload.take() else { return };
         let mut candidate = *candidate;
         let surplus = candidate.sockets.commit();
-        let before = std::mem::replace(&mut self.generation, candidate);
+        let mut before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
-        self.free_seats(&before);
         // Another master that has the same sockets says what was turned away there.
         let closing = (!self.upgrade.shares_sockets()).then_some(&before.sockets);
         self.show_listeners(closing.into_iter().flat_map(|before| before.closing(&self.generation.sockets)));
-        // The sockets of addresses that are gone: the old workers have the last copies, and accept what is
-        // queued before they close them.
-        if !self.upgrade.shares_sockets() {
-            before.sockets.leave(&self.generation.sockets);
-        }
-        drop(before.sockets);
+        // Another master goes on with what this one leaves.
+        let shared = self.upgrade.shares_sockets();
+        let queues = if shared { Sockets::default() } else { before.sockets.leave(&self.generation.sockets) };
+        before.sockets = Sockets::default();
         let number = self.generation.number;
         let followed = self.generation.sockets.datagram_ports();
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
@@ -226,6 +225,9 @@ impl Master {
             }
             process.drain(timeout);
         }
+        self.name_heirs();
+        let missing = self.missing(&before);
+        self.let_go(&before, queues, missing);
         if surplus && !self.upgrade.keeps_surplus() {
             self.release_surplus();
         }
@@ -307,8 +309,9 @@ impl Master {
             // It may be ready and have accepted somebody before its report is read here.
             process.drain(timeout);
         }
-        self.free_seats(&candidate);
-        candidate.sockets.abandon();
+        let mut candidate = *candidate;
+        let queues = std::mem::take(&mut candidate.sockets).abandon();
+        self.let_go(&candidate, queues, Vec::new());
         if self.generation.sockets.has_surplus() && !self.upgrade.keeps_surplus() {
             self.release_surplus();
         }

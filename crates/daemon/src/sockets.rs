@@ -178,10 +178,11 @@ impl Sockets {
         let steps = plan(&counts, &targets);
         let gone: Vec<&Address> =
             steps.iter().filter(|(_, step)| **step == Step::Close).map(|(address, _)| address).collect();
-        // A lone socket becomes a group before the kernel can be told to leave out the new member: what connects in
-        // between must not be refused because another address turns out to be taken.
-        let grows = |step: &Step| matches!(step, Step::Grow { .. });
-        let (last, first): (Vec<_>, Vec<_>) = steps.iter().partition(|(_, step)| grows(step));
+        // Connections that come to sockets of before may come to these as soon as they listen: not to be refused
+        // because another address turns out to be taken.
+        let takes_from = |address: &Address| held.groups.keys().any(|other| other.covers(address));
+        let (last, first): (Vec<_>, Vec<_>) =
+            steps.iter().partition(|(address, step)| takes_from(address) && **step != Step::Close);
         for (address, step) in first.into_iter().chain(last) {
             let Some(wanted) = wanted.get(address).copied() else { continue };
             let mut group = match open::prepare_group(held, address, *step, wanted) {
@@ -223,16 +224,21 @@ impl Sockets {
 
     /// Steers new connections away from the addresses that `after` no longer has, before whoever accepts there is
     /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
-    /// than into a queue that is about to be closed.
-    pub(crate) fn leave(&self, after: &Sockets) {
-        self.leave_where(|address| !after.groups.contains_key(address));
+    /// than into a queue that is about to be closed. Returns the sockets whose queues are to be emptied first.
+    pub(crate) fn leave(&self, after: &Sockets) -> Sockets {
+        self.leave_where(|address| !after.groups.contains_key(address))
     }
 
-    fn leave_where(&self, gone: impl Fn(&Address) -> bool) {
+    /// The same for all addresses.
+    pub(crate) fn leave_all(&self) -> Sockets {
+        self.leave_where(|_| true)
+    }
+
+    fn leave_where(&self, gone: impl Fn(&Address) -> bool) -> Sockets {
         // What systemd has passed it will pass again, to be used then. Nothing queues where datagrams come.
-        let queues = |address: &Address| address.port().is_some() && !address.udp;
-        let ours = self.groups.iter().filter(|(address, group)| queues(address) && !group.passed);
-        for (address, group) in ours.filter(|(address, _)| gone(address)) {
+        let ours = self.groups.iter().filter(|(address, group)| !address.udp && !group.passed);
+        let left = || ours.clone().filter(|(address, _)| gone(address));
+        for (address, group) in left().filter(|(address, _)| address.port().is_some()) {
             for socket in group.members() {
                 // So that the address can be listened on again, however long workers take to leave it.
                 let shared = setsockopt(socket, sockopt::ReusePort, &true).map_err(io::Error::from);
@@ -241,6 +247,13 @@ impl Sockets {
                 }
             }
         }
+        let queues = left().map(|(address, group)| (address.clone(), group.queues()));
+        Sockets { groups: queues.collect(), ..Sockets::default() }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// No worker of before is left.
@@ -276,9 +289,18 @@ impl Sockets {
         }
     }
 
-    /// Takes [`Sockets::prepare`] back: what was new closes, what was there is as before.
-    pub(crate) fn abandon(self) {
+    /// Takes [`Sockets::prepare`] back: what was there is as before, what was new closes. Sockets of new addresses, where
+    /// somebody may have connected meanwhile, are steered away from and returned.
+    pub(crate) fn abandon(self) -> Sockets {
+        let held: BTreeSet<Address> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.before.is_some())
+            .map(|(address, _)| address.clone())
+            .collect();
+        let queues = self.leave_where(|address| !held.contains(address));
         self.groups.into_values().for_each(Group::abandon);
+        queues
     }
 
     /// What worker `number` of `workers` inherits.
@@ -333,6 +355,20 @@ impl Group {
         } else {
             end_steering(first)
         };
+    }
+
+    /// The same sockets, for those who empty their queues: the file that names one is not theirs.
+    fn queues(&self) -> Group {
+        Group {
+            sockets: self.sockets.clone(),
+            surplus: self.surplus.clone(),
+            taken_over: self.taken_over.clone(),
+            wanted: self.wanted,
+            before: None,
+            passed: false,
+            path: None,
+            unbound: 0,
+        }
     }
 
     /// Whether the kernel was told which of the sockets to use: to leave out new ones, or a surplus of before.

@@ -13,11 +13,22 @@ use tracing::{debug, error, info, warn};
 use crate::complaint::Complaints;
 use crate::datagrams::{DatagramSeat, KnownSeats};
 use crate::generation::Generation;
+use crate::leaving::Leaving;
 use crate::master::{Master, Split};
 use crate::reload::Reload;
 use crate::scoreboard::Exit;
 use crate::worker::Start;
 use crate::workers::{self, Process, Stage};
+
+/// Which generation a worker is started for.
+pub(super) enum For<'a> {
+    /// The one that serves.
+    Serving,
+    /// One that is to serve; there its workers complain.
+    Candidate(&'a Generation, &'a Complaints),
+    /// One on its way out.
+    Leaving(&'a Generation),
+}
 
 impl Master {
     /// Collects children that have ended, as process 1 of a container orphans too, and takes note of those that
@@ -77,9 +88,14 @@ impl Master {
             seat.table.clear();
         }
         self.keep_seat(&process);
-        if self.workers.iter().all(|process| process.generation >= self.generation.number) {
-            self.generation.sockets.forget_left();
+        // One that did as it was asked has emptied its queues before it ended.
+        if !process.left
+            && !status.success()
+            && let Some(leaver) = self.leaving.iter_mut().find(|leaver| leaver.is(generation))
+        {
+            leaver.lacks(number);
         }
+        self.forget_left();
         let who = process.who();
         match wanted {
             false => return info!("{who} {how} after {life:.1?}"),
@@ -109,10 +125,19 @@ impl Master {
             Some(Reload::Starting { candidate, .. }) => Some(&**candidate),
             _ => None,
         };
-        let mut lasting = [Some(&self.generation), starting].into_iter().flatten();
+        let leaving = self.leaving.iter().map(Leaving::generation);
+        let mut lasting = [Some(&self.generation), starting].into_iter().flatten().chain(leaving);
         if let Some(generation) = lasting.find(|generation| generation.number == process.generation) {
             let slots = *generation.config.events.worker_connections;
             self.board.keep(&process.block, process.generation, process.number, slots);
+        }
+    }
+
+    /// Where nobody has sockets of addresses that are gone any more, they are forgotten.
+    pub(super) fn forget_left(&mut self) {
+        let serving = self.generation.number;
+        if self.leaving.is_empty() && self.workers.iter().all(|process| process.generation >= serving) {
+            self.generation.sockets.forget_left();
         }
     }
 
@@ -132,7 +157,7 @@ impl Master {
         let due: Vec<u32> = self.due.iter().filter(|(_, at)| *at <= now).map(|(number, _)| *number).collect();
         self.due.retain(|(_, at)| *at > now);
         for number in due {
-            if let Err(reason) = self.spawn(None, number)? {
+            if let Err(reason) = self.spawn(For::Serving, number)? {
                 error!("{reason}");
                 let delay = self.backoff.entry(number).or_default().ended(Duration::ZERO);
                 self.due.push((number, Instant::now() + delay));
@@ -154,13 +179,13 @@ impl Master {
         KnownSeats { beside, before: seats(before).into_iter().chain(self.seats_elsewhere()).collect() }
     }
 
-    /// Forks worker `number` of `candidate`, or of the generation that serves; says why that cannot be.
-    pub(super) fn spawn(
-        &mut self,
-        candidate: Option<(&Generation, &Complaints)>,
-        number: u32,
-    ) -> ControlFlow<Box<Start>, Result<(), String>> {
-        let generation = candidate.map_or(&self.generation, |(generation, _)| generation);
+    /// Forks worker `number` of a generation; says why that cannot be.
+    pub(super) fn spawn(&mut self, of: For<'_>, number: u32) -> ControlFlow<Box<Start>, Result<(), String>> {
+        let (generation, complaints) = match of {
+            For::Serving => (&self.generation, None),
+            For::Candidate(generation, complaints) => (generation, Some(complaints)),
+            For::Leaving(generation) => (generation, None),
+        };
         let (Some(plans), Some(seat)) = (generation.plans.clone(), generation.seats.get(number as usize))
         else {
             return ControlFlow::Continue(Err(format!("there is no place for worker {number}")));
@@ -170,6 +195,9 @@ impl Master {
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
         let (id, workers) = (generation.number, generation.workers);
         let (datagrams, known_seats) = (seat.datagrams.clone(), self.known_seats(generation, number));
+        if let Some(seat) = &datagrams {
+            seat.table.set_heirs(self.heirs());
+        }
         block.begin();
         let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
         let ((ours, theirs), side) = match forked {
@@ -203,7 +231,7 @@ impl Master {
                     known_seats,
                     mutex: self.board.accept_mutex(Pid::this()),
                     channel: Some(theirs),
-                    complaint: candidate.and_then(|(_, complaints)| complaints.for_worker().ok()),
+                    complaint: complaints.and_then(|complaints| complaints.for_worker().ok()),
                     title: self.title.take(),
                 };
                 ControlFlow::Break(Box::new(start))

@@ -61,6 +61,8 @@ pub(crate) struct Process {
     pub(crate) stage: Stage,
     /// Whether it holds surplus sockets.
     pub(crate) surplus: bool,
+    /// Whether it has accepted what was queued, and listens no more.
+    pub(crate) left: bool,
     /// How it shares datagram sockets, if it does.
     pub(crate) datagrams: Option<Rc<DatagramSeat>>,
     /// What was seen of its turns.
@@ -80,6 +82,7 @@ impl Process {
             started: Instant::now(),
             stage: Stage::Starting,
             surplus: false,
+            left: false,
             datagrams: None,
             heartbeat: Heartbeat::default(),
             kill_at: None,

@@ -35,6 +35,20 @@ pub fn steer(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &filter)
 }
 
+/// Makes a socket that is bound and does not listen yet a group of its own, which [`steer`] then works on before others
+/// join. The port is shared with nobody by that: whoever joins needs `SO_REUSEPORT` set here too
+/// (`reuseport_attach_prog()` in the kernel's net/core/sock_reuseport.c).
+///
+/// # Errors
+/// What `setsockopt(2)` reports.
+pub fn make_group(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let share =
+        |shared: bool| set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &libc::c_int::from(shared));
+    share(true)?;
+    steer(socket, 1)?;
+    share(false)
+}
+
 /// Takes the program of [`steer`] off the group; the kernel spreads over all members again.
 ///
 /// # Errors
@@ -135,6 +149,26 @@ mod tests {
         assert!(at_second > 0, "the kernel spreads again");
         assert_eq!(at_first + at_second, 1 + steered.len() + spread.len());
         drop(early);
+    }
+
+    /// Others are kept from the port, and those that are let in can be left out before they join.
+    #[test]
+    fn a_group_of_one_can_be_steered_before_others_join() {
+        let first =
+            socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).expect("socket");
+        setsockopt(&first, sockopt::ReuseAddr, &true).expect("option");
+        bind(first.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("bind");
+        make_group(first.as_fd()).expect("a group");
+        listen(first.as_fd(), 100).expect("listen");
+        let address: SockaddrIn = getsockname(first.as_raw_fd()).expect("address");
+        let place: SocketAddr = std::net::SocketAddrV4::from(address).into();
+        assert_eq!(try_open(address, true).expect_err("somebody else"), nix::Error::EADDRINUSE);
+        steer(first.as_fd(), 1).expect("steered");
+        setsockopt(&first, sockopt::ReusePort, &true).expect("shared");
+        let second = open(address, true);
+        let _clients: Vec<_> = (0..40).map(|_| TcpStream::connect(place).expect("connect")).collect();
+        assert_eq!(queued(second).0, 0);
+        assert_eq!(queued(first).0, 40);
     }
 
     /// The narrower address is preferred until it is steered away from; then the wider one has what comes.

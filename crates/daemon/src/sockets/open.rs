@@ -55,7 +55,7 @@ pub(super) fn prepare_group(
             join(&mut group, address, count)?;
         }
         Step::Grow { to, .. } => {
-            // Works already where the group has had members before; else after the first has joined.
+            // Works only after the first has joined where the socket there is was passed to drover.
             let _ = leave_out(&group);
             if let Err(error) = join(&mut group, address, to) {
                 group.abandon();
@@ -91,7 +91,8 @@ fn leave_out(group: &Group) -> io::Result<()> {
 /// address (127.0.0.1 becomes 0.0.0.0), or by one that workers of before have not closed yet, they share it
 /// until the old one goes.
 fn open(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<OwnedFd> {
-    let alone = bound(address, false).and_then(|socket| listening(&socket, wanted).map(|()| socket));
+    let alone =
+        bound(address, false).and_then(|socket| listening_alone(&socket, address, wanted).map(|()| socket));
     match alone {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let mut ours = held.with_port(address.port()).peekable();
@@ -135,6 +136,16 @@ fn bound_tcp(place: SocketAddr, ipv6_only: bool, share: bool) -> io::Result<Owne
     }
     socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(place))?;
     Ok(socket)
+}
+
+/// Has the socket listen; one that others may join later is made a group of one before that, so that the kernel can be
+/// told to leave them out before they join.
+fn listening_alone(socket: &OwnedFd, address: &Address, wanted: Wanted) -> io::Result<()> {
+    if !matches!(address.place, ListenAddress::Tcp(_)) || wanted.sockets > 1 {
+        return listening(socket, wanted);
+    }
+    listen::make_group(socket.as_fd())?;
+    listening(socket, wanted)
 }
 
 fn listening(socket: &OwnedFd, wanted: Wanted) -> io::Result<()> {

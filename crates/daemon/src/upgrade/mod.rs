@@ -38,6 +38,7 @@ use crate::lock;
 use crate::master::{Master, Stopping};
 use crate::owned_path::{self, OwnedPath};
 use crate::reload::SURPLUS_TIME;
+use crate::sockets::Sockets;
 use crate::unix_socket;
 use link::{Heard, Link, Message};
 
@@ -249,6 +250,7 @@ impl Master {
         if let Some(other) = &mut self.upgrade.other {
             other.holds = holds;
         }
+        self.name_heirs();
     }
 
     fn names_changed_hands(&mut self) {
@@ -305,13 +307,15 @@ impl Master {
         self.upgrade.leave_at.is_some()
     }
 
-    /// This master begins to stop: what is left to the other one, and what systemd is told.
-    pub(super) fn leave(&mut self, how: Stopping) {
+    /// This master begins to stop: what is left to the other one, and what systemd is told. Returns the sockets that
+    /// nobody goes on with, for what is queued there.
+    pub(super) fn leave(&mut self, how: Stopping) -> Sockets {
         self.hear_other();
         self.leave_datagrams();
         self.upgrade.leave_at = None;
         self.upgrade.wanted = false;
         self.upgrade.left_files.extend(self.generation.sockets.left_files());
+        let queues = if how == Stopping::Graceful { self.leave_addresses() } else { Sockets::default() };
         let other = self.upgrade.other.as_ref().map(|other| (other.standing, other.pid, other.goes_on()));
         match other {
             Some((Standing::Starting { .. }, pid, _)) if how != Stopping::Graceful => {
@@ -320,15 +324,13 @@ impl Master {
             }
             // What is said depends on what becomes of the new master.
             Some((Standing::Starting { .. } | Standing::HandingOver { .. }, ..)) => {}
-            Some((Standing::Successor, pid, true)) => {
-                self.leave_addresses();
-                self.cede_to(pid);
-            }
+            Some((Standing::Successor, pid, true)) => self.cede_to(pid),
             _ => {
                 self.upgrade.tell(&Message::Leaving);
                 self.notifier.stopping();
             }
         }
+        queues
     }
 
     /// A killed master removes nothing: what is left beside the names of this one's files.
@@ -349,10 +351,13 @@ impl Master {
         std::iter::once(&mut self.board.place).chain(pid_file).collect()
     }
 
-    /// What the other master does not listen on is gone with this one.
-    fn leave_addresses(&self) {
-        if let Some(other) = &self.upgrade.other {
-            self.generation.sockets.leave_to(&other.holds);
+    /// What no other master listens on is gone with this one.
+    fn leave_addresses(&self) -> Sockets {
+        match &self.upgrade.other {
+            None => self.generation.sockets.leave_all(),
+            // It may listen on all of them.
+            Some(other) if self.upgrade.is_pending() || other.holds.is_empty() => Sockets::default(),
+            Some(other) => self.generation.sockets.leave_to(&other.holds),
         }
     }
 
