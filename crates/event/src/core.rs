@@ -276,6 +276,12 @@ impl Core {
         }
     }
 
+    /// Gives memory that is free back to the system, wherever it lies; by itself much of it stays with the process.
+    /// For who has let go of a good deal: it takes as long as some requests do.
+    pub fn trim_memory(&self) {
+        memory::trim_heap();
+    }
+
     /// How many connections with peers are open.
     pub fn open_connections(&self) -> u32 {
         self.state().open
