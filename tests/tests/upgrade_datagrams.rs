@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use drover_tests::datagrams::{Flows, Tally, UdpBackend, ask, socket};
+use drover_tests::datagrams::{Flows, Tally, UdpBackend, socket};
 use drover_tests::masters::{gone, named, quit, upgrade, workers};
 use drover_tests::{Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
@@ -22,28 +22,26 @@ struct Setup {
     flows: u32,
 }
 
-fn config(directory: &Directory, port: &Port, backend: &UdpBackend, workers: u32, more: &str) -> Config {
-    let (listen, server) = (port.address(), backend.address());
-    Config::new(directory, workers).proxy(&format!(
-        "listen = [{{ address = \"{listen}\", udp = true }}]\nproxy_pass = \"{server}\"\n{more}"
-    ))
-}
-
 impl Setup {
     fn start() -> Setup {
         Setup::with("")
     }
 
     fn with(more: &str) -> Setup {
+        Setup::at("127.0.0.1", more)
+    }
+
+    fn at(ip: &str, more: &str) -> Setup {
         let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
-        let drover = Drover::start(&directory, &config(&directory, &port, &backend, 2, more));
+        let drover = Drover::start(&directory, &config(&directory, &port, &backend, (ip, 2, more)));
         let setup = Setup { drover, directory, port, backend, old: Flows::new(0, FLOWS), flows: FLOWS };
         run(&setup.old, setup.port.address().into(), "at the start");
         setup
     }
 
-    fn config(&self, workers: u32, more: &str) -> Config {
-        config(&self.directory, &self.port, &self.backend, workers, more)
+    /// What is configured from now on.
+    fn configure(&self, ip: &str, workers: u32) {
+        config(&self.directory, &self.port, &self.backend, (ip, workers, "")).write(&self.directory);
     }
 
     /// Does something while the clients of before go on and others come; then others come once more.
@@ -76,10 +74,35 @@ impl Setup {
         eventually("they have noticed", || left_alone().then_some(()));
     }
 
+    /// Clients come until each of the workers of a master serves some.
+    fn all_get_sessions(&self, master: Pid, count: usize) {
+        let mut clients = Vec::new();
+        eventually("all workers have sessions", || {
+            clients.push(socket());
+            let client = clients.last()?;
+            client.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+            client.send_to(b"?", self.port.address()).expect("sent");
+            client.recv(&mut [0; 8]).ok()?;
+            let (status, ours) = (self.drover.status(), workers(master));
+            let is_busy = |pid: &Pid| {
+                status.workers.iter().any(|worker| worker.pid == pid.as_raw() && worker.connections > 0)
+            };
+            (ours.iter().filter(|pid| is_busy(pid)).count() == count).then_some(())
+        });
+    }
+
     fn leaves(&self, master: Pid) {
         assert!(process::send(master, Signal::SIGQUIT));
         self.drover.log_line(&[&format!("{master} master"), "SIGQUIT"]);
     }
+}
+
+fn config(directory: &Directory, port: &Port, backend: &UdpBackend, how: (&str, u32, &str)) -> Config {
+    let (ip, workers, more) = how;
+    let server = backend.address();
+    Config::new(directory, workers).proxy(&format!(
+        "listen = [{{ address = \"{ip}:{port}\", udp = true }}]\nproxy_pass = \"{server}\"\n{more}"
+    ))
 }
 
 #[track_caller]
@@ -221,7 +244,7 @@ fn the_new_master_is_killed_while_nobody_has_a_session() {
 #[test]
 fn the_new_master_with_more_workers_leaves() {
     let mut setup = Setup::start();
-    setup.config(4, "").write(&setup.directory);
+    setup.configure("127.0.0.1", 4);
     let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
     setup.meanwhile("the new one leaves", |_| quit(new));
     setup.assert_whole();
@@ -231,7 +254,7 @@ fn the_new_master_with_more_workers_leaves() {
 fn the_new_master_with_more_workers_is_killed() {
     let mut setup = Setup::start();
     let old = named(&setup.directory);
-    setup.config(4, "").write(&setup.directory);
+    setup.configure("127.0.0.1", 4);
     let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
     setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
     setup.meanwhile("the new one is killed", |_| process::send(new, Signal::SIGKILL));
@@ -243,20 +266,25 @@ fn the_new_master_with_more_workers_is_killed() {
 fn the_old_master_leaves_to_more_workers() {
     let mut setup = Setup::start();
     let old = named(&setup.directory);
-    setup.config(4, "").write(&setup.directory);
+    setup.configure("127.0.0.1", 4);
     let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
     setup.meanwhile("the old one leaves", |setup| setup.leaves(old));
     setup.assert_whole();
-    let mut clients = Vec::new();
-    eventually("all four have sessions", || {
-        clients.push(socket());
-        ask(clients.last()?, setup.port.address().into(), b"?");
-        let status = setup.drover.status();
-        let ours = workers(new);
-        let with_sessions = status
-            .workers
-            .iter()
-            .filter(|worker| worker.connections > 0 && ours.contains(&Pid::from_raw(worker.pid)));
-        (with_sessions.count() == 4).then_some(())
-    });
+    setup.all_get_sessions(new, 4);
+}
+
+/// The kernel would prefer the sockets of the new one, which does not read yet.
+#[test]
+fn the_new_master_has_a_narrower_address() {
+    let mut setup = Setup::at("0.0.0.0", "");
+    let old = named(&setup.directory);
+    setup.configure("127.0.0.1", 2);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the new one leaves", |_| quit(new));
+    let new = upgrade(&setup.directory);
+    setup.meanwhile("both serve again", |_| ());
+    setup.leaves(old);
+    setup.all_get_sessions(new, 2);
+    setup.meanwhile("the old one has sessions", |_| ());
+    setup.assert_whole();
 }

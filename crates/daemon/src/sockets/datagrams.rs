@@ -4,7 +4,8 @@
 //! shrinks: where there are fewer workers than before, some read several sockets. Where there are more, the
 //! new sockets join once the new workers serve and not before: until then nobody reads them. While another master
 //! serves on the same sockets its workers read them, and none of the new ones: those join when it leaves. Should
-//! this master leave first, the group is as the other one knows it.
+//! this master leave first, the group is as the other one knows it. The same holds for all sockets of an address that
+//! a wider one of the other master's covers: they would take from it what nobody reads.
 //!
 //! The sockets of an address that is gone get datagrams as long as workers of before hold them for their
 //! sessions. So they are kept for as long: if the address comes back they are its sockets again. And where a wider
@@ -45,7 +46,13 @@ pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::
         unbound: before.map_or(0, |group| group.unbound),
     };
     let place = place_of(address)?;
-    let is_new = group.sockets.is_empty();
+    let is_covered =
+        held.shared && held.groups.keys().chain(held.kept.keys()).any(|wide| wide.covers(address));
+    let is_new = group.sockets.is_empty() && !is_covered;
+    if group.sockets.is_empty() && is_covered {
+        // Whether there is such an address here is known at once all the same.
+        bind(&unbound(address, place)?, SocketAddr::new(place.ip(), 0))?;
+    }
     if is_new {
         group.sockets.push(Rc::new(open_first(held, address, place)?));
     }
@@ -111,6 +118,7 @@ pub(super) fn for_worker(sockets: &Sockets, number: usize, workers: usize) -> Ve
 impl Sockets {
     /// Has new sockets for datagrams take part: the workers that have them read, or are about to.
     pub(crate) fn join_datagrams(&mut self) {
+        self.shared = false;
         for (address, group) in self.groups.iter_mut().filter(|(address, _)| address.udp) {
             if let Err(error) = join(group, address) {
                 warn!("{} of the sockets of {address} get no datagrams: {error}", group.unbound);
