@@ -7,8 +7,8 @@
 //! whatever else the machine does meets all of them alike. Ratios are to the first strategy.
 //!
 //! A connection that another worker takes than the one before meets colder caches. How many there are
-//! depends on the strategy, so they are told apart. What does not depend on how busy the machine is
-//! stands in the last columns: how often a worker closed its gate, and how often workers slept.
+//! depends on the strategy, so they are told apart. The last columns count what costs time: how often a
+//! worker closed its gate in a round, and how often workers slept.
 
 #![allow(clippy::print_stdout, reason = "a program whose output is a table")]
 
