@@ -3,11 +3,15 @@
 
 use std::path::PathBuf;
 
+use crate::datagrams::UdpBackend;
 use crate::http_backend::HttpBackend;
-use crate::{Backend, Config, Directory, Port, Random};
+use crate::{Backend, Config, Directory, Drover, Port, Random};
 
 /// Bytes of the file at `/large`.
 pub const LARGE: usize = 8 << 20;
+
+/// The most workers that a variant has.
+const MOST_WORKERS: usize = 4;
 
 /// Where the variants of a run have their files, and their ports.
 #[derive(Debug)]
@@ -24,6 +28,10 @@ pub struct Variants {
     pub stream: Port,
     /// A server of the run's own that sends everything back.
     pub echo: Backend,
+    /// What all of them pass datagrams on from, to [`Variants::echo_datagrams`].
+    pub datagrams: Port,
+    /// A server of the run's own that sends datagrams back.
+    pub echo_datagrams: UdpBackend,
     /// Another, that answers requests with themselves.
     pub echo_http: HttpBackend,
     /// The folder of the log files.
@@ -57,7 +65,7 @@ impl Variants {
         directory.write("www/large", vec![b'x'; LARGE]);
         let logs = directory.join("logs");
         std::fs::create_dir(&logs).expect("the directory is ours");
-        let [port, extra, taken, stream] = [(); 4].map(|()| Port::new());
+        let [port, extra, taken, stream, datagrams] = [(); 5].map(|()| Port::new());
         Variants {
             directory,
             port,
@@ -65,6 +73,8 @@ impl Variants {
             taken,
             stream,
             echo: Backend::echo(),
+            datagrams,
+            echo_datagrams: UdpBackend::echo(),
             echo_http: HttpBackend::echoing(),
             logs,
         }
@@ -78,6 +88,19 @@ impl Variants {
     /// The one that a run begins and ends with.
     pub fn base(&self) -> Config {
         self.with_listen(&format!("\"{}\"", self.port.address()))
+    }
+
+    /// Starts a daemon with that. Sockets for datagrams never become fewer: it has as many as it will ever have.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start(&self) -> Drover {
+        let most = self.base().process(&format!("workers = {MOST_WORKERS}"));
+        let drover = Drover::start(&self.directory, &most);
+        self.base().write(&self.directory);
+        drover.reload();
+        drover
     }
 
     /// One within a range, and what is special about it.
@@ -94,7 +117,7 @@ impl Variants {
         }
         let strategies = &STRATEGIES[..STRATEGIES.len() - usize::from(quick)];
         let (strategy, backend) = (*random.pick(strategies), *random.pick(&BACKENDS));
-        let workers = 1 + random.below(4);
+        let workers = 1 + random.below(MOST_WORKERS);
         let mut config = self
             .with_listen(&listen)
             .process(&format!("workers = {workers}"))
@@ -137,6 +160,11 @@ impl Variants {
                 "listen = [\"{}\"]\nproxy_pass = \"{}\"",
                 self.stream.address(),
                 self.echo.address()
+            ))
+            .proxy(&format!(
+                "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"\nidle_timeout = \"1s\"",
+                self.datagrams.address(),
+                self.echo_datagrams.address()
             ))
     }
 }

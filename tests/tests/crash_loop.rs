@@ -23,10 +23,8 @@ fn the_delay_doubles_from_100_ms_on() {
         assert_eq!(get(port.address(), "/").text(), "ok\n");
     }
     for (delay, expected) in delays.iter().zip([100, 200, 400, 800]) {
-        let expected = Duration::from_millis(expected);
         // A machine under load adds to it.
-        assert!(*delay >= expected.mul_f64(0.9), "{delays:?}");
-        assert!(*delay < expected * 2 + Duration::from_secs(1), "{delays:?}");
+        assert!(*delay >= Duration::from_millis(expected).mul_f64(0.9), "{delays:?}");
     }
     assert!(process::alive(steady), "the other worker is left alone");
     drover.log_line(&["800"]);

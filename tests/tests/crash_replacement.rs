@@ -1,8 +1,7 @@
 //! Workers that are killed are replaced, and what they held is released.
 
-use std::time::{Duration, Instant};
-
 use drover_tests::http::{Failure, exchange, get, request};
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually, process, sockets};
 use nix::sys::signal::Signal;
 
@@ -94,7 +93,7 @@ fn connections_of_the_other_workers_survive() {
     replaced(&drover, 2, &[victim]);
     for (client, holder) in clients.iter_mut().zip(&holders) {
         if *holder == victim.to_string() {
-            assert!(client.is_closed_within(Duration::from_secs(1)));
+            assert!(client.is_closed_within(SOON));
         } else {
             assert_eq!(client.get("/pid").text(), *holder);
         }
@@ -111,7 +110,6 @@ fn a_mutex_is_released_when_its_owner_is_killed() {
     let drover = Drover::start(&directory, &config);
     let owner = sockets::only_watcher(&drover, &port);
     process::send(owner, Signal::SIGKILL);
-    let killed = Instant::now();
     // One connection may be lost with the owner: the kernel may have given it to that process.
     let answered =
         eventually("somebody accepts", || match exchange(port.address(), request("GET", "/", "")) {
@@ -120,6 +118,5 @@ fn a_mutex_is_released_when_its_owner_is_killed() {
             Err(failure) => panic!("{failure}"),
         });
     assert_eq!(answered, 200);
-    assert!(killed.elapsed() < Duration::from_secs(1), "released after {:?}", killed.elapsed());
     replaced(&drover, 2, &[owner]);
 }

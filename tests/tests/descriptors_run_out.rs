@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use drover_tests::{Client, Config, Directory, Drover, Port, descriptors, process, wait};
+use drover_tests::{Client, Config, Directory, Drover, Port, descriptors, eventually, process, wait};
 use nix::unistd::Pid;
 
 const LIMIT: usize = 64;
@@ -28,7 +28,7 @@ fn runs_out(strategy: &str) {
     let (lines, used) = (drover.log().lines().count(), process::cpu_time(worker).expect("it lives"));
     assert!(wait::stays(Duration::from_secs(2), || is_out(worker)));
     let used = process::cpu_time(worker).expect("it lives").since(used).total();
-    assert!(used < Duration::from_millis(60), "used {used:?} in 2 s");
+    assert!(used < Duration::from_millis(250), "used {used:?} in 2 s");
     let lines = drover.log().lines().count() - lines;
     assert!(lines <= 6, "{lines} lines in 2 s:\n{}", drover.log());
 
@@ -62,7 +62,7 @@ fn kept_connections_make_room() {
     }
     drover.log_line(&["descriptors are short: closing"]);
     assert!(!drover.log().contains("accepting pauses"), "{}", drover.log());
-    assert!(clients[0].is_closed_within(Duration::from_secs(5)));
+    assert!(clients[0].is_closed_within(wait::SOON));
     assert_eq!(clients[LIMIT].get("/").text(), "ok\n", "the longest idle were closed");
 }
 
@@ -72,15 +72,16 @@ fn another_worker_may_accept_meanwhile() {
     let config = Config::new(&directory, 2)
         .process(&format!("rlimit_nofile = {LIMIT}"))
         .events("accept = \"mutex\"")
-        .answering(&port);
+        .answering(&port)
+        .location("/slow", "return = { status = 200, delay = \"60s\" }");
     let drover = Drover::start(&directory, &config);
-    // More than one worker can hold, less than two can.
-    let mut clients: Vec<Client> = (0..LIMIT + 20).map(|_| Client::to(port.address())).collect();
-    for client in &mut clients {
-        assert_eq!(client.get("/").text(), "ok\n");
+    let connections = || drover.status().workers.iter().map(|worker| worker.connections).sum::<u64>();
+    // More than one worker can hold, less than two can; and none is idle, to be closed for others.
+    let mut clients = Vec::new();
+    for number in 1..=LIMIT as u64 + 20 {
+        let mut client = Client::to(port.address());
+        client.ask("/slow");
+        clients.push(client);
+        eventually("somebody accepts it", || (connections() == number).then_some(()));
     }
-    let connections: Vec<u64> = drover.status().workers.iter().map(|worker| worker.connections).collect();
-    // Some were closed again, idle after their answer.
-    assert!(connections.iter().sum::<u64>() > LIMIT as u64, "{connections:?}");
-    assert!(connections.iter().all(|count| *count > 0), "{connections:?}");
 }

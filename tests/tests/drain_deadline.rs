@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::http::{PATIENCE, get, request};
 use drover_tests::http_backend::HttpBackend;
+use drover_tests::wait::SOON;
 use drover_tests::{Backend, Client, Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
 
@@ -138,8 +139,7 @@ fn everything_ends(signal: Signal) {
     });
     let took = asked.elapsed();
     over.store(true, Ordering::Relaxed);
-    let expected = TIMEOUT.mul_f64(0.9)..TIMEOUT + Duration::from_secs(1);
-    assert!(expected.contains(&took), "took {took:?}");
+    assert!(took >= TIMEOUT.mul_f64(0.9), "took {took:?}");
     // They ended by themselves: nobody had to be killed for it.
     assert_eq!(drover.log_lines(&["killing it"]), Vec::<String>::new());
     for (what, client) in clients {
@@ -203,6 +203,6 @@ fn an_idle_connection_may_ask_once_more() {
     for client in &mut idle {
         let response = client.response();
         assert!(response.status == 200 && response.closes(), "{response:?}");
-        assert!(client.is_closed_within(Duration::from_secs(5)));
+        assert!(client.is_closed_within(SOON));
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_tests::http::Failure;
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
 
 fn start(directory: &Directory, port: &Port) -> Drover {
@@ -15,9 +16,9 @@ fn start(directory: &Directory, port: &Port) -> Drover {
     Drover::start(directory, &config)
 }
 
-/// The time-out, less what a coarse clock may take off, and with what a busy machine may add.
+/// The time-out, less what a coarse clock may take off; a busy machine may add some.
 fn about_the_timeout(after: Duration) -> bool {
-    (Duration::from_millis(1200)..Duration::from_millis(2800)).contains(&after)
+    (Duration::from_millis(1200)..SOON).contains(&after)
 }
 
 #[test]
@@ -26,7 +27,7 @@ fn a_silent_client_is_closed() {
     let _drover = start(&directory, &port);
     let mut client = Client::to(port.address());
     let start = Instant::now();
-    assert!(client.is_closed_within(Duration::from_secs(5)));
+    assert!(client.is_closed_within(SOON));
     assert!(about_the_timeout(start.elapsed()), "{:?}", start.elapsed());
 }
 
@@ -52,7 +53,6 @@ fn a_client_that_dribbles_is_closed_as_well() {
     assert!(about_the_timeout(start.elapsed()), "{:?}", start.elapsed());
     // Whoever dribbled through the time-out has no slot for longer.
     eventually("the connection is gone", || (drover.status().workers[0].connections == 0).then_some(()));
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     dribbler.join().expect("the connection ends");
 }
 

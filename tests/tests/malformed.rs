@@ -1,9 +1,8 @@
 //! Requests that could be read in two ways, or in none, are refused; whole, and byte by byte alike.
 
-use std::time::Duration;
-
 use drover_tests::http::{Failure, get};
 use drover_tests::http_backend::Received;
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port};
 
 /// What is sent, and the status it gets.
@@ -152,7 +151,7 @@ fn each_case_gets_its_answer_however_it_is_split() {
             assert_eq!(status(&mut halves), expected.to_string(), "split at {at}: {bytes:?}");
         }
         if *expected >= 400 {
-            assert!(whole.is_closed_within(Duration::from_secs(2)), "stays open after {bytes:?}");
+            assert!(whole.is_closed_within(SOON), "stays open after {bytes:?}");
         }
     }
     assert_eq!(drover.worker(), worker, "the worker survived them all");
@@ -165,7 +164,7 @@ fn what_follows_a_refused_request_is_not_answered() {
     let mut client = Client::to(port.address());
     client.send("GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().status, 400);
-    assert!(client.is_closed_within(Duration::from_secs(2)));
+    assert!(client.is_closed_within(SOON));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! When the master dies its workers finish what they have, exit, and nothing keeps the port.
 
-use std::time::Duration;
-
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
 
 fn orphaned(strategy: &str) {
@@ -20,7 +19,7 @@ fn orphaned(strategy: &str) {
     });
 
     drover.kill_master();
-    assert!(idle.is_closed_within(Duration::from_secs(2)), "idle connections are closed");
+    assert!(idle.is_closed_within(SOON), "idle connections are closed");
     assert_eq!(slow.response().text(), "slow\n");
     drop(slow);
     eventually("every worker exits", || drover.processes().is_empty().then_some(()));

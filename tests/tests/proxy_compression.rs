@@ -202,11 +202,15 @@ fn what_is_not_to_be_encoded_goes_as_it_is() {
     let proxying = encoding(&backend);
     let mut client = proxying.client();
     for (number, (status, fields, length)) in cases.iter().enumerate() {
-        let answer = ask(&mut client, &format!("/{number}"), "gzip, br, zstd");
+        let accept = "gzip, br, zstd\r\nIf-None-Match: \"x\"";
+        let answer = ask(&mut client, &format!("/{number}"), accept);
         assert_eq!(format!("{} {}", answer.status, answer.reason), *status);
+        // What a part is of would be encoded if it were whole; of what type something is that has not changed, nobody
+        // has to say.
+        let varies = matches!(answer.status, 206 | 304).then_some("Accept-Encoding");
         assert_eq!(
             (answer.header("etag"), answer.header("vary")),
-            (Some("\"x\""), None),
+            (Some("\"x\""), varies),
             "{status} {fields}"
         );
         assert_eq!(answer.header("content-length"), Some(&*length.to_string()), "{status} {fields}");
@@ -351,7 +355,7 @@ fn the_log_tells_what_was_sent() {
 #[test]
 fn without_an_encoder_it_goes_as_it_is() {
     let (backend, tell) = told();
-    let proxying = encoding_with(&backend, "", ", max_concurrent = 1");
+    let proxying = encoding_with(&backend, "", ", max_memory = \"500000b\"");
     let mut first = proxying.client();
     first.send(request("GET", "/", "Accept-Encoding: gzip\r\n"));
     tell.send("data: the first\n\n").expect("the server waits");

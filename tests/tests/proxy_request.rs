@@ -44,6 +44,7 @@ fn fields_go_on_as_they_came_without_those_of_the_connection() {
             ("X-One", "again"),
             ("Cookie", "a=b"),
             ("Content-Length", "3"),
+            ("Via", "1.1 drover"),
             ("X-Forwarded-For", "127.0.0.1"),
             ("X-Forwarded-Proto", "http"),
             ("X-Forwarded-Host", "Example.org:81"),
@@ -156,6 +157,51 @@ fn the_client_s_address_is_told_not_drover_s() {
         Client::connect_from(Ipv4Addr::new(127, 0, 0, 77), port.address()).expect("all of 127/8 is ours");
     assert_eq!(client.get("/").status, 200);
     assert_eq!(backend.request().header("x-forwarded-for"), Some("127.0.0.77"));
+}
+
+#[test]
+fn via_tells_of_this_proxy_behind_those_before_it() {
+    let bytes = request("GET", "/", "Via: 1.0 fred, HTTP/1.1 a:80 (comment)\r\nVia: 2 b\r\n");
+    let before = ["1.0 fred, HTTP/1.1 a:80 (comment)", "2 b"];
+    let all = |own: &'static str| [before.as_slice(), &[own]].concat();
+    assert_eq!(passed_on("/", "", "", &bytes).all("via"), all("1.1 drover"));
+    assert_eq!(passed_on("/", "", "via = \"edge-7:8080\"", &bytes).all("via"), all("1.1 edge-7:8080"));
+    assert_eq!(passed_on("/", "", "via = \"off\"", &bytes).all("via"), before);
+    let set = passed_on("/", "", "request_headers = { set = { via = \"1.1 own\" } }", &bytes);
+    assert_eq!(set.all("via"), ["1.1 own"]);
+    // The version is that in which it was received.
+    assert_eq!(passed_on("/", "", "", "GET / HTTP/1.0\r\n\r\n").all("via"), ["1.0 drover"]);
+}
+
+#[test]
+fn a_request_about_options_is_passed_on_so_many_times() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), HttpBackend::echoing());
+    let _drover = Drover::start(
+        &directory,
+        &Config::new(&directory, 1).server(&port).passing("/", backend.address(), ""),
+    );
+    let mut client = Client::to(port.address());
+    let mut ask = |method: &str, fields: &str| {
+        client.send(request(method, "/", fields));
+        let answer = client.response();
+        (answer.status, answer.header("allow").is_some())
+    };
+    for (received, passed) in
+        [("1", "0"), ("10", "9"), ("007", "6"), ("99999999999999999999999", "18446744073709551614")]
+    {
+        assert_eq!(ask("OPTIONS", &format!("max-forwards: {received}\r\n")), (200, false), "{received}");
+        assert_eq!(backend.requests().last().expect("it was passed on").all("max-forwards"), [passed]);
+    }
+    assert_eq!(ask("OPTIONS", ""), (200, false));
+    assert_eq!(ask("GET", "Max-Forwards: 0\r\n"), (200, false));
+    assert_eq!(backend.requests().last().expect("it was passed on").all("max-forwards"), ["0"]);
+    let before = backend.requests().len();
+    assert_eq!(ask("OPTIONS", "Max-Forwards: 0\r\n"), (204, true));
+    assert_eq!(ask("TRACE", "Max-Forwards: 5\r\n"), (405, true));
+    for wrong in ["Max-Forwards: \r\n", "Max-Forwards: -1\r\n", "Max-Forwards: 1\r\nMax-Forwards: 2\r\n"] {
+        assert_eq!(ask("OPTIONS", wrong), (400, false), "{wrong}");
+    }
+    assert_eq!(backend.requests().len(), before);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use drover_tests::http::get;
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Load, Port, eventually, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -50,7 +51,7 @@ fn idle_connections_are_closed() {
     let mut idle = Client::to(port.address());
     assert_eq!(idle.get("/").status, 200);
     drover.signal(Signal::SIGHUP);
-    assert!(idle.is_closed_within(Duration::from_secs(5)));
+    assert!(idle.is_closed_within(SOON));
 }
 
 #[test]
@@ -62,9 +63,9 @@ fn what_does_not_finish_is_closed_after_the_shutdown_timeout() {
     let mut slow = slow_client(&drover, &port);
     let asked = Instant::now();
     drover.signal(Signal::SIGHUP);
-    assert!(slow.is_closed_within(Duration::from_secs(4)));
+    assert!(slow.is_closed_within(SOON));
     let after = asked.elapsed();
-    assert!((Duration::from_millis(900)..Duration::from_millis(2500)).contains(&after), "{after:?}");
+    assert!(after >= Duration::from_millis(900), "{after:?}");
     eventually("the old worker goes", || (!process::alive(old)).then_some(()));
 }
 

@@ -1,9 +1,8 @@
 //! Experiment: `worker_connections = 6` and one worker. The listener and the channel take a slot each,
 //! four are left.
 
-use std::time::Duration;
-
 use drover_tests::http::{Failure, exchange, request};
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
 
 fn start(directory: &Directory, port: &Port) -> Drover {
@@ -38,7 +37,7 @@ fn idle_connections_make_room_longest_idle_first() {
 
     let mut fifth = Client::to(port.address());
     assert_eq!(fifth.get("/").text(), "ok\n");
-    assert!(idle[0].is_closed_within(Duration::from_secs(2)), "number 1 was idle longest");
+    assert!(idle[0].is_closed_within(SOON), "number 1 was idle longest");
     for (number, client) in idle.iter_mut().enumerate().skip(1) {
         assert!(client.is_open(), "number {} stays", number + 1);
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
 
@@ -35,7 +36,7 @@ impl Running {
     /// The exit is clean, and nothing is left over.
     #[track_caller]
     fn assert_gone(&mut self) {
-        let status = self.drover.wait(Duration::from_secs(10));
+        let status = self.drover.wait(SOON);
         assert!(status.success(), "{status}");
         assert!(self.drover.processes().is_empty(), "processes are left: {:?}", self.drover.processes());
         assert!(!self.directory.join("drover.pid").exists(), "the pid file is left");
@@ -51,11 +52,11 @@ fn quit_finishes_what_is_under_way() {
     assert_eq!(idle.get("/").status, 200);
     running.drover.signal(Signal::SIGQUIT);
     // Not before the second that a request may be on its way.
-    assert!(idle.is_closed_within(Duration::from_secs(3)), "idle connections do not wait for busy ones");
+    assert!(idle.is_closed_within(SOON) && slow.is_open(), "idle connections do not wait for busy ones");
     eventually("nobody listens any more", || Client::connect(running.port.address()).is_err().then_some(()));
     let response = slow.response();
     assert_eq!(response.text(), "slow\n");
-    assert!(slow.is_closed_within(Duration::from_secs(1)), "no further request is awaited");
+    assert!(slow.is_closed_within(SOON), "no further request is awaited");
     drop(slow);
     running.assert_gone();
 }
@@ -68,17 +69,16 @@ fn quit_waits_no_longer_than_the_shutdown_timeout() {
     running.drover.signal(Signal::SIGQUIT);
     running.assert_gone();
     let took = asked.elapsed();
-    assert!((Duration::from_millis(900)..Duration::from_secs(3)).contains(&took), "took {took:?}");
+    assert!(took >= Duration::from_millis(900), "took {took:?}");
 }
 
 fn is_fast(signal: Signal) {
     let mut running = start("60s", "nice = 0");
     let mut slow = running.slow_client();
-    let asked = Instant::now();
     running.drover.signal(signal);
+    // Long before what is under way would be finished.
     running.assert_gone();
-    assert!(asked.elapsed() < Duration::from_secs(2), "took {:?}", asked.elapsed());
-    assert!(slow.is_closed_within(Duration::from_secs(1)));
+    assert!(slow.is_closed_within(SOON));
 }
 
 #[test]
@@ -95,10 +95,8 @@ fn int_is_fast() {
 fn term_ends_a_stopped_worker_too() {
     let mut running = start("60s", "nice = 0");
     process::send(running.drover.workers()[0], Signal::SIGSTOP);
-    let asked = Instant::now();
     running.drover.signal(Signal::SIGTERM);
     running.assert_gone();
-    assert!(asked.elapsed() < Duration::from_secs(4), "took {:?}", asked.elapsed());
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_client_may_reset_at_every_phase() {
         "proxy_pass = \"{}\"\nserver_names = {{ \"far.example\" = \"far\" }}\npreread_timeout = \"5s\"",
         backend.address()
     );
-    let far = format!("servers = [\"{}\"]\nconnect_timeout = \"300ms\"", unreachable.address);
+    let far = format!("servers = [\"{}\"]\nconnect_timeout = \"3s\"", unreachable.address);
     let proxy = Proxy::with(&keys, |config| config.stream_upstream("far", &far));
     let worker = proxy.drover.worker();
     // Before a byte; in the middle of what is sniffed; while a server is connected to.

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use drover_tests::datagrams::{Flows, Tally, UdpBackend};
-use drover_tests::{Config, Directory, Drover, Port, eventually};
+use drover_tests::{Config, Directory, Drover, Port, eventually, process};
+use nix::sys::signal::Signal;
 
 const FLOWS: u32 = 200;
 const PER_SECOND: u32 = 50;
@@ -105,7 +106,7 @@ fn a_worker_that_dies_costs_its_sessions_and_no_more() {
     let flows = Flows::new(0, FLOWS);
     flows.run(server, PER_SECOND, Duration::from_millis(200));
     let victim = drover.workers()[0];
-    drover_tests::process::send(victim, nix::sys::signal::Signal::SIGKILL);
+    process::send(victim, Signal::SIGKILL);
     eventually("it is replaced", || {
         let workers = drover.workers();
         (workers.len() == 4 && !workers.contains(&victim) && drover.status().all_serve()).then_some(())
@@ -115,4 +116,21 @@ fn a_worker_that_dies_costs_its_sessions_and_no_more() {
     let sessions = backend.sessions();
     assert!(sessions.values().all(|sessions| *sessions <= 2), "{sessions:?}");
     assert!(sessions.values().any(|sessions| *sessions == 1), "others keep theirs");
+}
+
+/// Until it is replaced it serves whoever comes, besides those that it has.
+#[test]
+fn a_worker_that_is_asked_to_leave_serves_until_it_is_replaced() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
+    let drover = Drover::start(&directory, &proxy(&directory, 1, &port, &backend));
+    let (server, old, new) = (SocketAddr::from(port.address()), Flows::new(0, 10), Flows::new(10, 10));
+    let tenth = Duration::from_millis(100);
+    assert_none_lost(old.run(server, PER_SECOND, tenth), 50);
+    process::send(drover.workers()[0], Signal::SIGQUIT);
+    drover.log_line(&["worker 0", "drains"]);
+    for _ in 0..3 {
+        assert_none_lost(old.run(server, PER_SECOND, tenth), 50);
+        assert_none_lost(new.run(server, PER_SECOND, tenth), 50);
+    }
+    assert_whole(&backend, 20);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_tests::http::get;
 use drover_tests::masters::{gone, named, quit, try_named, upgrade, workers};
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -44,7 +45,7 @@ fn both_serve_and_the_old_one_is_stopped() {
 
     drover.signal(Signal::SIGQUIT);
     assert!(drover.wait(Duration::from_secs(10)).success());
-    assert!(kept.is_closed_within(Duration::from_secs(5)));
+    assert!(kept.is_closed_within(SOON));
     drover.log_line(&[&format!("{new} master"), &format!("the old master (process {old}) has left")]);
     assert_eq!(files(&directory), ["drover.pid", "scoreboard"]);
     assert_eq!(named(&directory), new);

@@ -13,10 +13,10 @@ const FLOWS: u32 = 20;
 const PER_SECOND: u32 = 50;
 
 struct Setup {
+    drover: Drover,
     directory: Directory,
     port: Port,
     backend: UdpBackend,
-    drover: Drover,
     /// Clients of the first master.
     old: Flows,
     flows: u32,
@@ -24,14 +24,18 @@ struct Setup {
 
 impl Setup {
     fn start() -> Setup {
+        Setup::with("")
+    }
+
+    fn with(more: &str) -> Setup {
         let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
         let config = Config::new(&directory, 2).proxy(&format!(
-            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"",
+            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"\n{more}",
             port.address(),
             backend.address()
         ));
         let drover = Drover::start(&directory, &config);
-        let setup = Setup { directory, port, backend, drover, old: Flows::new(0, FLOWS), flows: FLOWS };
+        let setup = Setup { drover, directory, port, backend, old: Flows::new(0, FLOWS), flows: FLOWS };
         run(&setup.old, setup.port.address().into(), "at the start");
         setup
     }
@@ -58,6 +62,12 @@ impl Setup {
         let split: Vec<_> =
             self.backend.sessions().into_iter().filter(|(_, sessions)| *sessions != 1).collect();
         assert!(split.is_empty(), "flows with more than one session: {split:?}");
+    }
+
+    /// The two workers of a master that was killed have noticed that.
+    fn are_left_alone(&self) {
+        let left_alone = || self.drover.log_lines(&["the master is gone"]).len() == 2;
+        eventually("they have noticed", || left_alone().then_some(()));
     }
 
     fn leaves(&self, master: Pid) {
@@ -130,4 +140,73 @@ fn the_new_master_is_killed_after_the_workers_of_the_old_one_left() {
     setup.meanwhile("the new one is killed", |_| process::send(new, Signal::SIGKILL));
     setup.meanwhile("it is gone", |_| ());
     setup.assert_whole();
+}
+
+/// Its workers leave before anybody follows them: until then they serve whoever comes.
+#[test]
+fn the_new_master_is_killed_while_the_old_one_is_held_up() {
+    let mut setup = Setup::start();
+    let old = named(&setup.directory);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
+    assert!(process::send(old, Signal::SIGSTOP));
+    process::send(new, Signal::SIGKILL);
+    setup.are_left_alone();
+    setup.meanwhile("nobody follows", |_| ());
+    setup.meanwhile("the old one follows", |_| process::send(old, Signal::SIGCONT));
+    setup.drover.log_line(&["generation 2 serves"]);
+    setup.meanwhile("it goes on", |_| ());
+    setup.assert_whole();
+}
+
+#[test]
+fn the_old_master_is_killed_while_the_new_one_is_held_up() {
+    let mut setup = Setup::start();
+    let old = named(&setup.directory);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    assert!(process::send(new, Signal::SIGSTOP));
+    process::send(old, Signal::SIGKILL);
+    setup.are_left_alone();
+    setup.meanwhile("nobody follows", |_| ());
+    setup.meanwhile("the new one follows", |_| process::send(new, Signal::SIGCONT));
+    setup.drover.log_line(&["has left"]);
+    setup.meanwhile("it goes on", |_| ());
+    setup.assert_whole();
+}
+
+/// What ended without a word is not waited for, and does not get what is for it.
+#[test]
+fn the_new_master_is_killed_with_its_workers() {
+    let mut setup = Setup::start();
+    let old = named(&setup.directory);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
+    let (address, flows) = (SocketAddr::from(setup.port.address()), Flows::new(1000, FLOWS));
+    run(&flows, address, "sessions of the new one");
+    assert!(process::send(new, Signal::SIGSTOP), "it does not replace them");
+    for worker in workers(new) {
+        process::send(worker, Signal::SIGKILL);
+    }
+    process::send(new, Signal::SIGKILL);
+    run(&flows, address, "the sessions begin once more");
+    setup.meanwhile("it is gone", |_| ());
+    assert!(setup.drover.log_lines(&["reading beside them"]).is_empty(), "nobody is waited for");
+}
+
+/// Its workers end at once, with nothing to finish.
+#[test]
+fn the_new_master_is_killed_while_nobody_has_a_session() {
+    let setup = Setup::with("idle_timeout = \"1s\"");
+    let old = named(&setup.directory);
+    let new = upgrade(&setup.directory);
+    process::send(old, Signal::SIGWINCH);
+    eventually("the workers of the old one have left", || workers(old).is_empty().then_some(()));
+    run(&setup.old, setup.port.address().into(), "sessions of the new one");
+    eventually("which end", || {
+        let connections = setup.drover.status().workers.iter().map(|worker| worker.connections).sum::<u64>();
+        (connections == 0).then_some(())
+    });
+    process::send(new, Signal::SIGKILL);
+    run(&setup.old, setup.port.address().into(), "sessions of the old one");
+    assert!(setup.drover.log_lines(&["reading beside them"]).is_empty(), "nobody is waited for");
 }

@@ -1,9 +1,8 @@
 //! Experiment: the time-out of the backend's wait follows the timers, seen with strace. Header time-out
 //! 7 s, keep-alive 3 s, one worker.
 
-use std::time::Duration;
-
 use drover_tests::strace::Call;
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, Strace, descriptors, eventually, sockets};
 use nix::unistd::Pid;
 
@@ -37,7 +36,7 @@ fn minus_one_seven_seconds_three_seconds_minus_one() {
     assert_listener_is_level_triggered(worker, &port);
 
     assert_eq!(client.get("/").status, 200);
-    assert!(client.is_closed_within(Duration::from_secs(5)), "the keep-alive time-out closes it");
+    assert!(client.is_closed_within(SOON), "the keep-alive time-out closes it");
     // strace tells the time-out of a wait when the wait has ended.
     Client::to(port.address());
     let calls = eventually("the last accept", || {

@@ -128,7 +128,8 @@ fn mutex_has_one_socket_that_only_the_winner_watches() {
             assert!(lines("posted event from Accept") > 0, "{pid} accepted {count}");
         }
     }
-    assert!(!experiment.drover.log_lines(&["lock failed"]).is_empty(), "the other one tried");
+    // The other one has tried, or does before long.
+    experiment.drover.log_line(&["lock failed"]);
 }
 
 #[test]

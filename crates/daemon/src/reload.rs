@@ -225,6 +225,7 @@ impl Master {
             }
             process.drain(timeout);
         }
+        self.name_heirs();
         let missing = self.missing(&before);
         self.let_go(&before, queues, missing);
         if surplus && !self.upgrade.keeps_surplus() {

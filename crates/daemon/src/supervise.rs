@@ -195,6 +195,9 @@ impl Master {
         let surplus = sockets.iter().any(|inherited| !inherited.surplus.is_empty());
         let (id, workers) = (generation.number, generation.workers);
         let (datagrams, known_seats) = (seat.datagrams.clone(), self.known_seats(generation, number));
+        if let Some(seat) = &datagrams {
+            seat.table.set_heirs(self.heirs());
+        }
         block.begin();
         let forked = workers::channel().and_then(|ends| Ok((ends, fork()?)));
         let ((ours, theirs), side) = match forked {

@@ -303,6 +303,7 @@ impl Shift {
             self.carry_out(worker.core());
         }
         debug!("ends with {} connections open", worker.core().open_connections());
+        worker.core().leave_neighbourhood();
         drop(worker);
         self.services.finish();
         log::finish();
@@ -330,8 +331,12 @@ impl Shift {
                 report(channel, Report::SurplusReleased);
             }
         }
-        let told = self.flags.take_graceful();
-        match told || drain.take() {
+        let (told, asked) = (self.flags.take_graceful(), drain.take());
+        if asked || (told && !core.is_draining()) {
+            // A signal is from somebody who wants this process gone, in whose place the master starts another.
+            core.expect_replacement(told && !asked && self.channel.is_some());
+        }
+        match told || asked {
             true if core.is_draining() => core.drain(),
             true => self.drain(core),
             false => {}

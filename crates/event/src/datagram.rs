@@ -101,6 +101,8 @@ pub(crate) struct Sessions {
     /// Listeners are held back until neighbours have stopped reading.
     waiting: bool,
     wait_is_due: bool,
+    /// Another worker gets the sockets when this one has ended.
+    is_replaced: bool,
 }
 
 impl Sessions {
@@ -235,8 +237,8 @@ fn arrive(core: &Core, datagram: &Arrived<'_>, may_be_others: bool) {
     if may_be_others && neighbours::hand_over(core, fingerprint, datagram) {
         return;
     }
-    // A worker that drains and still reads does so for the sessions it has.
-    let unwanted = may_be_others && core.is_draining();
+    // A worker that drains and still reads does so for the sessions it has, where nobody goes on.
+    let unwanted = may_be_others && core.is_draining() && !core.state().sessions.has_heirs(key.served);
     let begun = if unwanted { None } else { begin(core, key, fingerprint) };
     match begun {
         Some((slot, service)) => {

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use drover_sys::memory::SharedWords;
+use drover_sys::process::has_ended;
+use nix::unistd::Pid;
 
 /// Nothing was ever here: a search ends.
 const EMPTY: u64 = 0;
@@ -22,6 +24,10 @@ const REMOVED: u64 = 1;
 const READING: usize = 0;
 /// The word with the ports whose sockets others take over.
 const FOLLOWED: usize = 1;
+/// The word with the ports whose sockets others would take over, were this worker left alone.
+const HEIRS: usize = 2;
+/// The word with the process id of the worker, or 0 where nobody has said.
+const OWNER: usize = 3;
 /// Words before the set.
 const HEADER: usize = 8;
 
@@ -72,15 +78,28 @@ impl SessionTable {
         Ok(Self { words: Arc::new(SharedWords::create(file, words)?), mask: capacity - 1 })
     }
 
-    /// Whether there is nothing that anybody needs to know: no session, and no socket that is read.
+    /// Whether there is nothing that anybody needs to know: no worker, or no session and no socket that is read.
     pub fn is_idle(&self) -> bool {
         let mut entries = self.words[HEADER..].iter().map(|word| word.load(Acquire));
-        self.reading() == Ports::default() && entries.all(|entry| entry <= REMOVED)
+        self.is_orphaned() || self.reading() == Ports::default() && entries.all(|entry| entry <= REMOVED)
     }
 
-    /// The ports whose sockets the worker reads now, so that nobody else should.
+    /// The ports whose sockets the worker reads now, so that nobody else should. One that was killed reads nothing,
+    /// and said nothing about it.
     pub fn reading(&self) -> Ports {
-        Ports(self.words[READING].load(Acquire))
+        let reading = Ports(self.words[READING].load(Acquire));
+        if reading == Ports::default() || self.is_orphaned() { Ports::default() } else { reading }
+    }
+
+    /// Whether the worker has ended: its master tidies up behind it, unless that is gone too.
+    fn is_orphaned(&self) -> bool {
+        let owner = self.words[OWNER].load(Acquire) as i32;
+        owner != 0 && has_ended(Pid::from_raw(owner))
+    }
+
+    /// Says whose sessions these are.
+    pub(crate) fn set_owner(&self, owner: Pid) {
+        self.words[OWNER].store(owner.as_raw() as u64, Release);
     }
 
     /// The ports whose sockets others take over.
@@ -94,10 +113,22 @@ impl SessionTable {
         self.words[FOLLOWED].store(ports.0, Release);
     }
 
-    /// Forgets everything: the worker has ended, or begins.
+    /// The ports whose sockets others would take over.
+    pub(crate) fn heirs(&self) -> Ports {
+        Ports(self.words[HEIRS].load(Acquire))
+    }
+
+    /// Somebody goes on with these ports if this worker is left alone by the end of its master. Until they follow, it
+    /// begins sessions though it drains: nobody else can.
+    pub fn set_heirs(&self, ports: Ports) {
+        self.words[HEIRS].store(ports.0, Release);
+    }
+
+    /// Forgets everything but who goes on: the worker has ended, or begins.
     pub fn clear(&self) {
         self.set_reading(Ports::default());
         self.set_followed(Ports::default());
+        self.words[OWNER].store(0, Release);
         self.words[HEADER..].iter().filter(|word| word.load(Acquire) != EMPTY).for_each(|word| {
             word.store(EMPTY, Release);
         });
@@ -162,6 +193,7 @@ mod tests {
     use drover_sys::memory::anonymous_file;
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use std::process::{Command, Stdio};
 
     fn table(sessions: u32) -> SessionTable {
         let file = anonymous_file(c"sessions").expect("memory");
@@ -221,5 +253,17 @@ mod tests {
         assert!(!table.reading().meets([54].into_iter().collect()));
         table.clear();
         assert!(table.reading() == Ports::default() && !table.contains(77));
+    }
+
+    #[test]
+    fn one_that_nobody_buried_reads_nothing() {
+        let table = table(4);
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("a child");
+        table.set_owner(Pid::from_raw(child.id() as i32));
+        table.set_reading([53].into_iter().collect());
+        table.insert(77);
+        assert!(table.reading() != Ports::default() && !table.is_idle());
+        child.kill().and_then(|()| child.wait()).expect("its end");
+        assert!(table.reading() == Ports::default() && table.is_idle());
     }
 }

@@ -202,7 +202,7 @@ fn time_outs_of_nothing_and_of_a_while_are_kept() {
     each_backend(|backend| {
         let begun = Instant::now();
         assert_eq!(wait(backend, Some(0)), []);
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(begun.elapsed() < Duration::from_secs(10));
         let begun = Instant::now();
         assert_eq!(wait(backend, Some(30)), []);
         assert!(begun.elapsed() >= Duration::from_millis(29), "{:?}", begun.elapsed());

@@ -195,6 +195,23 @@ fn a_worker_that_nobody_follows_serves_its_sessions_to_the_end() {
     assert!(second.recv(&mut [0; 16]).is_err(), "no session begins");
 }
 
+#[test]
+fn a_worker_that_somebody_will_follow_begins_sessions_until_then() {
+    let (socket, address) = server();
+    let member = Member::new("last", BackendKind::Epoll, &socket, Vec::new());
+    member.known.table.set_heirs([address.port()].into_iter().collect());
+    assert_eq!(ask(&client(), address, "a"), "last1 a");
+    member.order(DRAIN);
+    let late = client();
+    assert_eq!(ask(&late, address, "b"), "last2 b");
+    assert_eq!(ask(&late, address, "c"), "last2 c");
+    member.known.table.set_heirs(Ports::default());
+    let unwanted = client();
+    unwanted.set_read_timeout(Some(Duration::from_millis(200))).expect("time-out");
+    unwanted.send_to(b"d", address).expect("sending");
+    assert!(unwanted.recv(&mut [0; 16]).is_err(), "nobody will");
+}
+
 /// A socket that others can join.
 fn member_of_group(address: SocketAddr) -> UdpSocket {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;

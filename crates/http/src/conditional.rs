@@ -74,6 +74,27 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
+/// Which form of a tag a client knows that asks whether something has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    Strong,
+    Weak,
+    /// Both, or it does not say.
+    Either,
+}
+
+/// In which form a request's `If-None-Match` has this tag, which is strong.
+pub(crate) fn known_as(etag: &[u8], head: &Head, bytes: &[u8]) -> Known {
+    let tags = || head.values(Name::IfNoneMatch, bytes).flat_map(tags);
+    let strong = tags().any(|tag| tag == etag);
+    let weak = tags().any(|tag| tag != etag && opaque(tag) == etag);
+    match (strong, weak) {
+        (true, false) => Known::Strong,
+        (false, true) => Known::Weak,
+        _ => Known::Either,
+    }
+}
+
 /// What a conditional or range request gets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {

@@ -181,8 +181,8 @@ pub(crate) struct Compiled {
     pub(crate) store: StorePlan,
     pub(crate) upstreams: Vec<drover_upstream::Plan>,
     pub(crate) levels: Levels,
-    /// Responses that a worker encodes at a time.
-    pub(crate) encoders: u32,
+    /// Bytes that a worker's encoders may take.
+    pub(crate) encoder_memory: usize,
     pub(crate) status: Source,
 }
 

@@ -70,7 +70,10 @@ impl Plan {
             upstreams: upstreams.collect::<Result<_, _>>()?,
             logs: Logs::open(&self.0.logs)?,
             time: RefCell::new(LocalTime::new(TimeZone::system())),
-            store: FileStore::new(&self.0.store, Encoders::new(self.0.levels, self.0.encoders)),
+            store: FileStore::new(
+                &self.0.store,
+                Encoders::of_worker(core, self.0.levels, self.0.encoder_memory),
+            ),
             next: Cell::new(None),
             spare: RefCell::new(Vec::with_capacity(SPARE)),
             refusals: LogBudget::default(),

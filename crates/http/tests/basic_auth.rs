@@ -150,5 +150,5 @@ fn what_takes_long_to_check_holds_up_nobody_else() {
     // Who is unknown is told as late as who is known.
     let begun = Instant::now();
     assert_eq!(ask(&server, "/costly/", &field("eve:secret")).status, 401);
-    assert!(begun.elapsed() > checked / 4 && checked > Duration::from_millis(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > checked / 10 && checked > Duration::from_millis(20), "{:?}", begun.elapsed());
 }

@@ -115,7 +115,6 @@ fn the_head_has_a_time_of_its_own_however_its_bytes_drip() {
     let server = serve_ok(|http| http.client_header_timeout = Duration::from_millis(600));
     let mut client = server.connect();
     client.get("/");
-    let begun = Instant::now();
     // One byte after the other would be in time, were the time counted from the last byte.
     let stream = client.stream.try_clone().expect("a socket can be shared");
     let dripping = std::thread::spawn(move || {
@@ -128,7 +127,7 @@ fn the_head_has_a_time_of_its_own_however_its_bytes_drip() {
         }
     });
     assert_eq!(client.answer().status, 408);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(!dripping.is_finished(), "it was told before it was done");
     drop(client);
     dripping.join().expect("the other thread ended well");
 }

@@ -184,6 +184,35 @@ fn what_guarded_a_place_is_never_just_left_out() {
 }
 
 #[test]
+fn whom_to_trust_goes_where_they_say_whom_they_connect_for() {
+    let http = |text: &str| {
+        let text = converted(&format!("http {{ {text} }}")).text;
+        text.strip_prefix("[http]\n").unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(
+        http("set_real_ip_from 10.0.0.0/8; set_real_ip_from ::1;"),
+        "real_ip.from = [\"10.0.0.0/8\", \"::1\"]\nreal_ip.header = \"X-Real-IP\"\nreal_ip.recursive = false"
+    );
+    assert_eq!(
+        http("set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;"),
+        "real_ip.from = [\"10.0.0.0/8\"]\nreal_ip.header = \"X-Forwarded-For\"\nreal_ip.recursive = true"
+    );
+    // No field of a request is believed where it was not.
+    for text in [
+        "set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol;",
+        "real_ip_header proxy_protocol; real_ip_recursive on; set_real_ip_from 10.0.0.0/8;",
+    ] {
+        assert_eq!(http(text), "proxy_protocol_from = [\"10.0.0.0/8\"]", "{text}");
+        let outcomes = outcomes(&format!("http {{ {text} }}"));
+        let differing = outcomes.iter().filter(|(_, outcome, _)| *outcome == Outcome::Differs);
+        let names: Vec<&str> =
+            differing.map(|(line, ..)| line.split(' ').next().unwrap_or_default()).collect();
+        assert!(names.contains(&"set_real_ip_from") && names.contains(&"real_ip_header"), "{outcomes:?}");
+    }
+    assert_eq!(http("real_ip_header X-Real-IP;"), "");
+}
+
+#[test]
 fn passwords_stay() {
     let location = first_location("location / { auth_basic \"Staff only\"; auth_basic_user_file /u; }");
     assert!(location.contains("basic_auth = \"Staff only\"\nbasic_auth_users = \"/u\""), "{location}");
@@ -250,6 +279,7 @@ fn an_address_that_is_passed_on_to_with_settings_is_an_upstream() {
 [http]
 proxy.forwarded = "off"
 proxy.upgrade = []
+proxy.via = "off"
 
 [http.upstreams."127.0.0.1-9"]
 servers = ["127.0.0.1:9"]

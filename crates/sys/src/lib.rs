@@ -16,6 +16,7 @@ pub mod memory;
 mod named_words;
 pub mod poll;
 pub mod priority;
+pub mod process;
 pub mod select;
 pub mod signal;
 pub mod sock_diag;

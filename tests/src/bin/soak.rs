@@ -80,7 +80,7 @@ fn run(options: &Options) -> Result<(), String> {
     let variants = Variants::new();
     let _somebody =
         std::net::TcpListener::bind(variants.taken.address()).map_err(|error| error.to_string())?;
-    let drover = Drover::start(&variants.directory, &variants.base());
+    let drover = variants.start();
     let load = Load::start(2, variants.port.address(), "/");
     let mut random = Random::new(options.seed);
     let begun = Instant::now();

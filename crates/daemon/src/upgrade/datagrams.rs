@@ -7,6 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use drover_event::Ports;
 use tracing::warn;
 
 use crate::datagrams::{self, DatagramSeat};
@@ -51,8 +52,25 @@ impl Master {
         self.upgrade.seats.iter().filter(|seat| !seat.table.is_idle()).cloned()
     }
 
+    /// The ports that another master goes on with if this one's workers are left alone; while it is open which ones it
+    /// has, all of them.
+    pub(crate) fn heirs(&self) -> Ports {
+        match self.upgrade.other.as_ref().filter(|other| other.open && !other.leaving) {
+            None => Ports::default(),
+            Some(other) if other.holds.is_empty() => self.generation.sockets.datagram_ports(),
+            Some(other) => datagram_ports(&other.holds),
+        }
+    }
+
+    /// Has the workers know which sockets others would take over.
+    pub(crate) fn name_heirs(&self) {
+        let heirs = self.heirs();
+        self.own_seats().iter().for_each(|seat| seat.table.set_heirs(heirs));
+    }
+
     /// This master's workers are asked to leave while another one serves: its workers follow.
     pub(crate) fn leave_datagrams(&self) {
+        self.name_heirs();
         let Some(other) = self.upgrade.other.as_ref().filter(|_| self.upgrade.shares_sockets()) else {
             return;
         };
@@ -62,6 +80,7 @@ impl Master {
 
     /// The other master leaves, or is gone: this one's workers follow.
     pub(super) fn follow_datagrams(&mut self) {
+        self.name_heirs();
         let ports = self.generation.sockets.datagram_ports();
         self.upgrade.seats.retain(|seat| !seat.table.is_idle());
         self.upgrade.seats.iter().for_each(|seat| seat.table.set_followed(ports));

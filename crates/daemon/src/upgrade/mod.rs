@@ -250,6 +250,7 @@ impl Master {
         if let Some(other) = &mut self.upgrade.other {
             other.holds = holds;
         }
+        self.name_heirs();
     }
 
     fn names_changed_hands(&mut self) {

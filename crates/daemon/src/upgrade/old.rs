@@ -73,6 +73,7 @@ impl Master {
             Ok(other) => {
                 info!("{} is process {}", self.upgrade.executable.path().display(), other.pid);
                 self.upgrade.other = Some(other);
+                self.name_heirs();
                 // Until it is known what the new master makes of them.
                 self.generation.sockets.leave_files(&self.generation.sockets.holdings());
             }
@@ -119,6 +120,7 @@ impl Master {
         }
         let Some(other) = &self.upgrade.other else { return };
         self.generation.sockets.leave_files(&other.holds);
+        self.name_heirs();
         // Readers wait from here on, so whatever they have seen is in these totals.
         self.board.set_handing_over(true);
         let totals = self.board.own_totals();

@@ -11,16 +11,19 @@
 //! Two rules keep a flow whole while one generation follows another. A worker does not read its sockets
 //! before all workers of before have stopped reading those of the same ports. And a worker that drains stops
 //! reading only where others follow; where nobody does, it goes on for the sessions that it has, until somebody
-//! does.
+//! does. Where somebody will who has not heard of it yet, it begins sessions until then: what it reads is for
+//! nobody else.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt,
 };
+use nix::unistd::Pid;
 use tracing::{debug, warn};
 
 use super::{Arrived, Sessions, arrive};
@@ -115,6 +118,13 @@ impl Sessions {
         self.neighbourhood.as_ref().is_some_and(|own| own.readers(self.ports()).next().is_some())
     }
 
+    /// Whether a worker that drains begins sessions where this is served.
+    pub(super) fn has_heirs(&self, served: u32) -> bool {
+        let port = self.served[served as usize].bound.port();
+        let heirs = self.neighbourhood.as_ref().map(|own| own.table.heirs()).unwrap_or_default();
+        self.is_replaced || heirs.meets([port].into_iter().collect())
+    }
+
     /// Whether all of these know that they are to stop.
     fn readers_are_told(&self) -> bool {
         let told = |other: &Neighbour| other.table.followed().meets(self.ports());
@@ -131,6 +141,7 @@ impl Core {
     pub fn join_neighbourhood(&self, neighbourhood: Neighbourhood) -> Result<(), Error> {
         let watch = |source| Error::Watch { what: "the inbox for datagrams".to_owned(), source };
         neighbourhood.table.clear();
+        neighbourhood.table.set_owner(Pid::this());
         let event = EventId::of_task(self.reserve_task(0, crate::connection::NONE, false));
         let state = &mut *self.state();
         state.backend.notify(neighbourhood.inbox.as_fd(), Token::INBOX).map_err(watch)?;
@@ -138,6 +149,19 @@ impl Core {
         state.sessions.inbox = Some(event);
         state.sessions.neighbourhood = Some(neighbourhood);
         Ok(())
+    }
+
+    /// The worker has ended: nobody waits for it any more.
+    pub fn leave_neighbourhood(&self) {
+        if let Some(neighbourhood) = self.state().sessions.neighbourhood.take() {
+            neighbourhood.table.clear();
+        }
+    }
+
+    /// Whether another worker gets this one's sockets when it has ended: until then it begins sessions though it
+    /// drains.
+    pub fn expect_replacement(&self, expected: bool) {
+        self.state().sessions.is_replaced = expected;
     }
 
     /// Whether datagram listeners have to stay out of the backend for now; arranges for the moment when they
@@ -210,13 +234,17 @@ impl Core {
     }
 }
 
-/// Hands a datagram to the neighbour that has its session. False where none has.
+/// Hands a datagram to the neighbour that has its session. False where none has that lives.
 pub(super) fn hand_over(core: &Core, fingerprint: u64, datagram: &Arrived<'_>) -> bool {
     let state = core.state();
     let Some(neighbourhood) = &state.sessions.neighbourhood else { return false };
     let Some(owner) = neighbourhood.owner_of(fingerprint) else { return false };
     let message = [&header(datagram)[..], datagram.bytes].concat();
     let sent = send(owner.inbox.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+    // Said once, and from then on that there is no other end.
+    if matches!(sent, Err(Errno::ECONNREFUSED | Errno::ENOTCONN)) {
+        return false;
+    }
     let counter = if sent.is_ok() { Counter::DatagramsHandedOver } else { Counter::DatagramsDropped };
     core.stats().add(counter, 1);
     true

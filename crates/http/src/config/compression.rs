@@ -22,9 +22,10 @@ drover_config::table! {
         /// How hard Zstandard tries.
         #[range = 1..=12]
         pub zstd_level: i32 = 3,
-        /// Responses that each worker encodes at a time; further ones go as they are.
-        #[range = 1..=1_000_000]
-        pub max_concurrent: u32 = 256,
+        /// Memory that each worker's encoders may take together; where it is used up, responses go as they are. At the
+        /// default levels one takes 384 KiB (gzip), 2176 KiB (Zstandard) or 2304 KiB (Brotli), at higher ones up to 6.4 MiB.
+        #[range = Size::from_bytes(0)..=Size::megabytes(1024 * 1024)]
+        pub max_memory: Size = Size::megabytes(128),
     }
 }
 

@@ -95,6 +95,10 @@ drover_config::table! {
         /// Whether such fields of the client's are added to rather than replaced; else false.
         #[example = "false"]
         pub trust_forwarded: Option<bool> = None,
+        /// What drover calls itself in the field Via of requests, by which loops are found and versions are known; "off" for
+        /// no such field; else "drover".
+        #[example = "\"drover\""]
+        pub via: Option<Located<String>> = None,
         /// Protocols that clients may change to; else ["websocket"].
         #[example = "[\"websocket\"]"]
         pub upgrade: Option<Vec<Located<String>>> = None,
@@ -174,6 +178,7 @@ impl Proxy {
             request_headers: self.request_headers.within(&outer.request_headers),
             forwarded: self.forwarded.or(outer.forwarded),
             trust_forwarded: self.trust_forwarded.or(outer.trust_forwarded),
+            via: self.via.clone().or_else(|| outer.via.clone()),
             upgrade: self.upgrade.clone().or_else(|| outer.upgrade.clone()),
             tunnel_timeout: self.tunnel_timeout.or(outer.tunnel_timeout),
             header_size: self.header_size.or(outer.header_size),

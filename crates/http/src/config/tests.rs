@@ -117,6 +117,10 @@ fn locations_match_something_and_serve_something() {
 fn encodings_and_their_types_make_sense() {
     assert!(messages("[compression]\nencodings = [\"zstd\", \"br\", \"gzip\"]").is_empty());
     assert_eq!(messages("[compression]\nencodings = [\"br\", \"br\"]"), ["`encodings` has \"br\" twice"]);
+    assert_eq!(
+        messages("[compression]\nencodings = [\"br\", \"gzip\"]\nmax_memory = \"1m\""),
+        ["nothing is ever encoded with \"br\""]
+    );
     for kind in ["html", "text/", "/html", "text/h*", "*/*", "text/html; charset=utf-8", ""] {
         let text = format!("[compression]\ntypes = [{kind:?}]");
         assert_eq!(messages(&text), [format!("{kind:?} is no media type")]);

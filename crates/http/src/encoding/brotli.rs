@@ -7,13 +7,19 @@ use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, Brotli
 
 use super::{Encode, Step, Then};
 
-/// Bits of the window: 256 KiB. With it an encoder takes 1.3 MiB at the default level; with twice as much it
-/// takes four times as much, for bodies that are smaller by a hundredth.
+/// Bits of the window: 256 KiB. With twice as much an encoder takes four times as much memory, for bodies that are
+/// smaller by a hundredth.
 const WINDOW_BITS: u32 = 18;
 
 /// So much is gathered at most before it comes out. Left alone, Brotli works on up to twice its window at once,
 /// for 10 ms and more.
 const BLOCK: usize = 128 * 1024;
+
+/// What an encoder takes at a level: its window, the tables that lead into it, and what it gathers.
+pub(super) fn memory(level: u32) -> usize {
+    const KIB: [usize; 7] = [192, 192, 1280, 1280, 2304, 2816, 3840];
+    KIB[(level as usize).min(KIB.len() - 1)] * 1024
+}
 
 pub(super) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,

@@ -9,6 +9,9 @@ use super::{Encode, Step, Then};
 /// Bits of the window: 32 KiB, the most that gzip can have.
 const WINDOW_BITS: u8 = 15;
 
+/// What an encoder takes, whatever its level: two windows, two tables that lead into them, and symbols.
+pub(super) const MEMORY: usize = 384 * 1024;
+
 pub(super) struct Gzip(Compress);
 
 impl Gzip {

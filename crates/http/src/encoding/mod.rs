@@ -76,6 +76,17 @@ pub(crate) struct Levels {
     pub(crate) zstd: i32,
 }
 
+impl Levels {
+    /// Bytes of memory that an encoder takes at most.
+    pub(crate) fn memory(&self, coding: Coding) -> usize {
+        match coding {
+            Coding::Gzip => gzip::MEMORY,
+            Coding::Brotli => brotli::memory(self.brotli),
+            Coding::Zstd => zstd::memory(self.zstd),
+        }
+    }
+}
+
 /// What follows the bytes that are pushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
@@ -130,7 +141,12 @@ impl Encoder {
         Ok(Encoder { coding, how })
     }
 
-    /// Forgets the body before and begins one of `length` bytes; false where the coding cannot.
+    /// Whether it can begin another body.
+    fn can_restart(&self) -> bool {
+        !matches!(self.how, How::Brotli(_))
+    }
+
+    /// Forgets the body before and begins one of `length` bytes; false where that cannot be.
     fn restart(&mut self, length: Option<u64>) -> bool {
         match &mut self.how {
             How::Gzip(gzip) => {

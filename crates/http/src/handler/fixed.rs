@@ -267,7 +267,7 @@ mod tests {
             render: &|_, out| out.extend_from_slice(b"/a b\r\nX: y"),
         };
         let mut out = Vec::new();
-        let encoders = Encoders::new(*compression.levels(), 1);
+        let encoders = Encoders::new(*compression.levels(), 1 << 20);
         let answer = fixed.answer(&request, &encoders, &mut out);
         (String::from_utf8(out).expect("text"), answer)
     }

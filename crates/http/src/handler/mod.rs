@@ -24,6 +24,9 @@ pub(crate) enum Handler {
     Nothing,
 }
 
+/// The methods of requests that are passed on, and others that we have no number for.
+const PASSED_ON: &[u8] = b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n";
+
 impl Handler {
     /// Its answer, where that depends on nothing but the date, the method and the connection's fate.
     #[inline]
@@ -47,9 +50,10 @@ impl Handler {
             Handler::Files(files) => files.answer(request, store, out),
             // RFC 9110, 9.3.8: what comes back may hold what only servers are to know.
             Handler::Proxy(_) if request.head.method == Method::Trace => {
-                exchange::page(request, 405, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n", out)
+                exchange::page(request, 405, PASSED_ON, out)
             }
-            Handler::Proxy(_) => Answer { rest: Rest::Proxy, ..Answer::complete(0, 0) },
+            Handler::Proxy(_) => proxy::max_forwards::answer(request, PASSED_ON, out)
+                .unwrap_or_else(|| Answer { rest: Rest::Proxy, ..Answer::complete(0, 0) }),
             Handler::Status(status) => status.answer(request, out),
             Handler::Nothing => exchange::page(request, 404, b"", out),
         }

@@ -145,7 +145,7 @@ impl<'a> Compiler<'a> {
             store,
             upstreams: self.upstreams.plans(),
             levels: compression::levels(&config.compression),
-            encoders: config.compression.max_concurrent,
+            encoder_memory: config.compression.max_memory.as_usize(),
             status: self.status,
         })
     }

@@ -106,6 +106,8 @@ const OWN: &[&[u8]] = &[
     b"x-forwarded-proto",
     b"x-forwarded-host",
     b"content-length",
+    b"max-forwards",
+    b"via",
 ];
 
 /// Panics unless hyper reads what is passed on as drover understood it.

@@ -34,9 +34,9 @@ pub(super) const ROWS: &[Row] = &[
     row("secure_link_md5", "drover reads no signatures", INSIDE, How::Guard),
     row("satisfy", "drover asks for all of them", INSIDE, How::By(satisfy)),
     row("ssl_verify_client", "drover does not speak TLS", INSIDE, How::Guard),
-    row("set_real_ip_from", "real_ip.from", &[Http], How::By(real_ip_from)),
+    row("set_real_ip_from", "real_ip.from, or proxy_protocol_from", &[Http], How::By(real_ip_from)),
     row("real_ip_header", "real_ip.header", &[Http], How::By(real_ip_header)),
-    row("real_ip_recursive", "real_ip.recursive", &[Http], How::Flag),
+    row("real_ip_recursive", "real_ip.recursive", &[Http], How::By(real_ip_recursive)),
 ];
 
 /// nginx keeps 16 thousand addresses in a megabyte (its documentation of `limit_req_zone`).
@@ -182,17 +182,39 @@ fn guarding(scope: &mut Scope, directive: &Directive, key: &str, fixed: &str) ->
     }
 }
 
-fn real_ip_header(scope: &mut Scope, directive: &Directive) -> Verdict {
+/// The field that has the client's address where nothing is said.
+const USUAL_HEADER: &str = "X-Real-IP";
+/// In place of a field: what a proxy says before its requests.
+const BEFORE_REQUESTS: &str = "proxy_protocol";
+
+fn real_ip_header(_: &mut Scope, directive: &Directive) -> Verdict {
+    // It is written with whom to trust: without them it is without effect.
     let [name] = exactly(&directive.arguments)?;
-    scope.set("real_ip.header", string(name));
-    Ok(None)
+    Ok((name == BEFORE_REQUESTS)
+        .then(|| "all that a listener with `proxy_protocol` is told is believed".to_owned()))
 }
 
+/// Whom to trust, and by the first of these, where the address stands and how it is found there.
 fn real_ip_from(scope: &mut Scope, directive: &Directive) -> Verdict {
     let [whom] = exactly(&directive.arguments)?;
     if whom != "unix:" && !whom.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') {
         return Err("drover trusts addresses and networks, not names".to_owned());
     }
+    let header = scope.real_ip_header.clone().unwrap_or_else(|| USUAL_HEADER.to_owned());
+    if header == BEFORE_REQUESTS {
+        scope.push("proxy_protocol_from", string(whom));
+        return Ok(Some("who else connects to a listener with `proxy_protocol` is turned away".to_owned()));
+    }
     scope.push("real_ip.from", string(whom));
+    if !scope.has("real_ip.header") {
+        scope.set("real_ip.header", string(&header));
+        scope.set("real_ip.recursive", scope.real_ip_recursive.to_string());
+    }
     Ok(None)
+}
+
+/// It is written with whom to trust.
+fn real_ip_recursive(_: &mut Scope, directive: &Directive) -> Verdict {
+    let [value] = exactly(&directive.arguments)?;
+    values::flag(value).map(|_| None).ok_or_else(|| format!("`{value}` is not on or off"))
 }

@@ -51,6 +51,7 @@ impl Converter {
         if self.facts.says("proxy_pass") {
             http.set("proxy.forwarded", string("off"));
             http.set("proxy.upgrade", "[]".to_owned());
+            http.set("proxy.via", string("off"));
         }
     }
 

@@ -92,13 +92,7 @@ impl Converter {
         // These count for all of the block, wherever they stand.
         for node in nodes {
             if let Node::Directive(directive) = node {
-                scope.refusals.note(directive);
-                if let ("charset", [name]) = (directive.name.as_str(), directive.arguments.as_slice()) {
-                    scope.charset = (name != "off").then(|| name.clone());
-                }
-                if directive.name == "default_type" {
-                    directive.arguments.iter().for_each(|kind| scope.default_type.clone_from(kind));
-                }
+                scope.note(directive);
             }
         }
         for directive in handed.iter().filter(|directive| !says(&directive.name)) {

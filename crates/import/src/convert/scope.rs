@@ -7,6 +7,7 @@ use crate::contexts::limits::Refusals;
 use crate::convert::{Facts, Pass, Setting};
 use crate::document::{Table, inline_table, list, string};
 use crate::mapping::Level;
+use crate::tree::Directive;
 
 /// Lists whose values stand on lines of their own.
 const LONG_LISTS: &[&str] = &["rules", "error_pages", "servers"];
@@ -18,6 +19,9 @@ pub(crate) struct Scope {
     /// The media type of what has no other.
     pub(crate) default_type: String,
     pub(crate) refusals: Refusals,
+    /// Where proxies say whom they connect for, and whether what those say who are trusted themselves is passed over.
+    pub(crate) real_ip_header: Option<String>,
+    pub(crate) real_ip_recursive: bool,
     /// What texts are encoded in, if it is said.
     pub(crate) charset: Option<String>,
     /// The location's path, and as TOML.
@@ -64,6 +68,8 @@ impl Scope {
             // What nginx takes where nothing is said.
             default_type: "text/plain".to_owned(),
             refusals: Refusals::default(),
+            real_ip_header: None,
+            real_ip_recursive: false,
             charset: None,
             plain_path: String::new(),
             path: String::new(),
@@ -96,6 +102,19 @@ impl Scope {
             charset: self.charset.clone(),
             of_upstream: self.of_upstream.clone(),
             ..Scope::new(level, header, &self.facts)
+        }
+    }
+
+    /// Takes note of what counts for all of a block, wherever it stands.
+    pub(crate) fn note(&mut self, directive: &Directive) {
+        self.refusals.note(directive);
+        let [value] = directive.arguments.as_slice() else { return };
+        match directive.name.as_str() {
+            "charset" => self.charset = (value != "off").then(|| value.clone()),
+            "default_type" => self.default_type.clone_from(value),
+            "real_ip_header" => self.real_ip_header = Some(value.clone()),
+            "real_ip_recursive" => self.real_ip_recursive = value == "on",
+            _ => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! The clients: threads of a few kinds, each of which asks again and again until it is told to stop.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,10 +18,13 @@ use crate::ledger::{Ledger, Way};
 /// How long a client waits for something to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long one waits for a datagram: longer than workers are stopped.
+const DATAGRAM_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A kind of client: its name, how many there are, and one request of it.
 type Kind = (&'static str, usize, fn(&mut Visitor));
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     ("new", 3, Visitor::new_connection),
     ("kept", 4, Visitor::kept_connection),
     ("slow", 2, Visitor::slow_request),
@@ -31,6 +34,7 @@ const KINDS: [Kind; 9] = [
     ("unix", 1, Visitor::unix_socket),
     ("stream", 2, Visitor::stream),
     ("proxied", 2, Visitor::proxied),
+    ("datagram", 3, Visitor::datagram),
 ];
 
 /// All clients of a run.
@@ -53,6 +57,8 @@ impl Clients {
                     source: Ipv4Addr::new(127, 0, 78, number as u8 + 1),
                     address: if kind == "stream" { &variants.stream } else { &variants.port }.address(),
                     unix: variants.unix_path(),
+                    datagrams: variants.datagrams.address(),
+                    flow: None,
                     random: Random::new(seed.wrapping_add(number)),
                     ledger: Arc::clone(ledger),
                     kept: None,
@@ -82,6 +88,9 @@ struct Visitor {
     source: Ipv4Addr,
     address: SocketAddrV4,
     unix: PathBuf,
+    datagrams: SocketAddrV4,
+    /// The socket of datagrams that are one flow.
+    flow: Option<UdpSocket>,
     random: Random,
     ledger: Arc<Ledger>,
     kept: Option<Client>,
@@ -224,6 +233,23 @@ impl Visitor {
         self.kept = Some(client).filter(|_| stays && !self.random.one_in(200));
     }
 
+    /// A datagram that comes back, mostly of a flow there is.
+    fn datagram(&mut self) {
+        let begun = Instant::now();
+        let flow = self.flow.take().filter(|_| !self.random.one_in(20));
+        let number = self.random.number().to_be_bytes();
+        match flow.map_or_else(|| open_flow(self.source, self.datagrams), Ok).and_then(|flow| {
+            echoed(&flow, &number)?;
+            Ok(flow)
+        }) {
+            Ok(flow) => {
+                self.ledger.answered(self.kind);
+                self.flow = Some(flow);
+            }
+            Err(error) => self.ledger.turned_away(self.kind, Way::Unknown, begun, &error.to_string()),
+        }
+    }
+
     fn unix_socket(&mut self) {
         let begun = Instant::now();
         let reason = match over_unix_socket(&self.unix) {
@@ -233,8 +259,23 @@ impl Visitor {
             Ok(text) => format!("answered {text:?}"),
             Err(error) => error.to_string(),
         };
-        self.ledger.failed(self.kind, Some(Way::Unix), begun, &reason);
+        self.ledger.failed(self.kind, Some(Way::Unknown), begun, &reason);
     }
+}
+
+fn open_flow(source: Ipv4Addr, to: SocketAddrV4) -> std::io::Result<UdpSocket> {
+    let flow = UdpSocket::bind((source, 0))?;
+    flow.set_read_timeout(Some(DATAGRAM_PATIENCE))?;
+    flow.connect(to)?;
+    Ok(flow)
+}
+
+/// Sends a datagram and waits until it comes back.
+fn echoed(flow: &UdpSocket, bytes: &[u8]) -> std::io::Result<()> {
+    flow.send(bytes)?;
+    let mut buffer = [0; 64];
+    while flow.recv(&mut buffer)? != bytes.len() || !buffer.starts_with(bytes) {}
+    Ok(())
 }
 
 fn over_unix_socket(path: &std::path::Path) -> std::io::Result<String> {
@@ -250,7 +291,7 @@ fn over_unix_socket(path: &std::path::Path) -> std::io::Result<String> {
 fn way(client: &Client) -> Way {
     match client.stream().local_addr() {
         Ok(SocketAddr::V4(local)) => Way::Tcp(local),
-        _ => Way::Unix,
+        _ => Way::Unknown,
     }
 }
 

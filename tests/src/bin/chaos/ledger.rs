@@ -39,8 +39,9 @@ struct Counts {
 pub(crate) enum Way {
     /// From this address.
     Tcp(SocketAddrV4),
-    /// Over a unix socket, whose clients have no addresses: a kill of any worker meanwhile is an excuse.
-    Unix,
+    /// Over a unix socket or by datagrams, of which nobody can say which worker has them: a kill of any worker meanwhile
+    /// is an excuse.
+    Unknown,
 }
 
 impl Ledger {
@@ -86,7 +87,7 @@ impl Ledger {
         let mut book = self.book();
         let killed = match way {
             Some(Way::Tcp(local)) => book.killed.get(&local).copied(),
-            Some(Way::Unix) => book.last_kill,
+            Some(Way::Unknown) => book.last_kill,
             None => None,
         };
         let excused = killed.is_some_and(|at| at >= begun);

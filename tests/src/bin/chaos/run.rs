@@ -77,7 +77,7 @@ impl Run {
             println!("the clock is not stepped: it is the whole machine's (--clock-steps)");
         }
         let somebody = std::net::TcpListener::bind(variants.taken.address()).expect("the port is ours");
-        let drover = Drover::start(&variants.directory, &variants.base());
+        let drover = variants.start();
         let ledger = Arc::new(Ledger::default());
         let before = Figures::of(&drover, drover.master()).expect("it runs");
         let clients = Clients::start(&variants, &ledger, options.seed);

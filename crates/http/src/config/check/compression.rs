@@ -1,11 +1,13 @@
 //! Encodings: each once, and types that a file can have.
 
-use drover_config::{Findings, Located};
+use drover_config::{Findings, Located, Size};
 
 use crate::config::{Coding, Http};
+use crate::encoding::compression::levels;
 
 pub(super) fn check(http: &Http, findings: &mut Findings) {
     check_encodings("encodings", &http.compression.encodings, findings);
+    check_memory(http, findings);
     for kind in &http.compression.types {
         check_type(kind, findings);
     }
@@ -30,6 +32,20 @@ fn check_encodings(key: &str, codings: &[Located<Coding>], findings: &mut Findin
                 .warning(coding.place(), format!("`{key}` has \"{}\" twice", **coding))
                 .label("no effect")
                 .related(first.place(), "the first here");
+        }
+    }
+}
+
+/// An encoding that there is never memory for.
+fn check_memory(http: &Http, findings: &mut Findings) {
+    let compression = &http.compression;
+    for coding in &compression.encodings {
+        let needed = Size::from_bytes(levels(compression).memory(**coding) as u64);
+        if compression.max_memory < needed {
+            findings
+                .warning(coding.place(), format!("nothing is ever encoded with \"{}\"", **coding))
+                .label(format!("its encoder takes {needed} of memory"))
+                .help(format!("`max_memory` is {}", compression.max_memory));
         }
     }
 }

@@ -112,6 +112,14 @@ fn check_proxy(proxy: &Proxy, known: &KnownNames, findings: &mut Findings) {
     for name in remove {
         check_field_name(name, name.place(), findings);
     }
+    if let Some(via) = &proxy.via
+        && (via.is_empty()
+            || via.split(['[', ':', ']']).any(|part| Look::of_name(part.as_bytes()) == Look::Invalid))
+    {
+        findings
+            .error(via.place(), format!("{:?} is nothing that stands in Via", via.as_str()))
+            .label("a name such as \"drover\", a host with or without a port, or \"off\"");
+    }
     for protocol in proxy.upgrade.iter().flatten() {
         if Look::of_name(protocol.split('/').next().unwrap_or_default().as_bytes()) == Look::Invalid {
             findings

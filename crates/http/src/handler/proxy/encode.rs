@@ -12,6 +12,7 @@ use super::buffered::poll;
 use super::download::Download;
 use super::fault::Fault;
 use super::reframe::Reframe;
+use crate::conditional::{self, Known};
 use crate::encoding::Coding;
 use crate::encoding::accept::Accepted;
 use crate::encoding::encoders::Lent;
@@ -32,6 +33,8 @@ pub(super) enum Course {
     AsItIs,
     /// It goes as it is, but would go otherwise to another client.
     Varies,
+    /// It tells that what was encoded has not changed.
+    Unchanged,
     Encoded(Coding, Option<Lent>),
 }
 
@@ -47,28 +50,32 @@ impl Course {
 
     #[cold]
     fn among(proxy: &Proxy, asked: &Asked<'_>, head: &ResponseHead, bytes: &[u8]) -> Course {
-        let length = head.length();
-        let content_type = values(bytes, b"content-type").next().unwrap_or_default();
-        // The statuses are those of nginx.
-        if !matches!(head.status, 200 | 403 | 404)
-            || !proxy.compression.suits(&String::from_utf8_lossy(content_type), length)
-            || [&b"content-encoding"[..], b"content-range"]
-                .iter()
-                .any(|name| values(bytes, name).next().is_some())
-            || elements(bytes, b"cache-control").any(|element| element.eq_ignore_ascii_case(b"no-transform"))
-        {
+        if !may_be_encoded(proxy, head, bytes) {
             return Course::AsItIs;
         }
         let codings = &proxy.compression.codings;
         let accepted = Accepted::of(asked.head, asked.about.bytes);
         let Some(chosen) = accepted.choose(codings.iter().copied()) else { return Course::Varies };
         let coding = codings[chosen];
-        if asked.head.method == Method::Head {
-            return Course::Encoded(coding, None);
+        match head.status {
+            // It is a part of what is not encoded.
+            206 => Course::Varies,
+            304 => Course::unchanged(asked, bytes),
+            _ if asked.head.method == Method::Head => Course::Encoded(coding, None),
+            _ => match asked.on.worker.store.encoders().take(coding, head.length()) {
+                Some(encoder) => Course::Encoded(coding, Some(encoder)),
+                None => Course::Varies,
+            },
         }
-        match asked.on.worker.store.encoders().take(coding, length) {
-            Some(encoder) => Course::Encoded(coding, Some(encoder)),
-            None => Course::Varies,
+    }
+
+    /// Of what has not changed (304), the client must be told the tag that it was told before (RFC 9110, 15.4.5):
+    /// that of the encoded form if it has that one, which by a strong tag could not be found (RFC 9111, 4.3.4).
+    fn unchanged(asked: &Asked<'_>, bytes: &[u8]) -> Course {
+        let tag = values(bytes, b"etag").next().unwrap_or_default();
+        match conditional::known_as(tag, asked.head, asked.about.bytes) {
+            Known::Strong => Course::Varies,
+            Known::Weak | Known::Either => Course::Unchanged,
         }
     }
 
@@ -86,15 +93,19 @@ impl Course {
     pub(super) fn tell(&self, output: &mut Vec<u8>, start: usize) {
         match self {
             Course::AsItIs => {}
-            Course::Varies => change(None, output, start),
-            Course::Encoded(coding, _) => change(Some(*coding), output, start),
+            Course::Varies => change(output, start, |_| ()),
+            Course::Unchanged => change(output, start, tell_of_encoded),
+            Course::Encoded(coding, _) => change(output, start, |head| {
+                tell_of_encoded(head);
+                response::field(head, "Content-Encoding", coding.name().as_bytes());
+            }),
         }
     }
 
     pub(super) fn encoder(self) -> Option<Lent> {
         match self {
             Course::Encoded(_, encoder) => encoder,
-            Course::AsItIs | Course::Varies => None,
+            Course::AsItIs | Course::Varies | Course::Unchanged => None,
         }
     }
 }
@@ -123,8 +134,28 @@ pub(super) fn feed(body: &mut Reframe, bytes: &[u8], out: &mut Vec<u8>) -> Resul
     Ok(taken)
 }
 
+/// Whether a response can be one that is encoded, or tells of one. The statuses are those of nginx, and those of what
+/// is not sent whole.
+fn may_be_encoded(proxy: &Proxy, head: &ResponseHead, bytes: &[u8]) -> bool {
+    let content_type = values(bytes, b"content-type").next();
+    let suits = |kind, length| proxy.compression.suits(&String::from_utf8_lossy(kind), length);
+    let fits = match (head.status, content_type) {
+        (200 | 403 | 404, kind) => {
+            suits(kind.unwrap_or_default(), head.length()) && values(bytes, b"content-range").next().is_none()
+        }
+        (206, Some(kind)) => suits(kind, None),
+        // It need not tell of what type.
+        (304, kind) => kind.is_none_or(|kind| suits(kind, None)),
+        _ => false,
+    };
+    fits && values(bytes, b"content-encoding").next().is_none()
+        && !elements(bytes, b"cache-control").any(|element| element.eq_ignore_ascii_case(b"no-transform"))
+}
+
+/// Has the head that `output` holds from `start` on tell that it depends on what the client takes, and what else
+/// `tell` appends or takes out.
 #[cold]
-fn change(coding: Option<Coding>, output: &mut Vec<u8>, start: usize) {
+fn change(output: &mut Vec<u8>, start: usize, tell: impl FnOnce(&mut Vec<u8>)) {
     let mut head = output.split_off(start);
     // The empty line that ends it.
     head.truncate(head.len() - 2);
@@ -137,18 +168,20 @@ fn change(coding: Option<Coding>, output: &mut Vec<u8>, start: usize) {
         remove_field(&mut head, b"vary");
         response::field(&mut head, "Vary", &names);
     }
-    if let Some(coding) = coding {
-        OF_THE_BYTES.iter().for_each(|name| remove_field(&mut head, name));
-        let strong = values(&head, b"etag").next().filter(|tag| tag.starts_with(b"\""));
-        // Its bytes depend on the level and the library.
-        if let Some(weak) = strong.map(|tag| [b"W/", tag].concat()) {
-            remove_field(&mut head, b"etag");
-            response::field(&mut head, "ETag", &weak);
-        }
-        response::field(&mut head, "Content-Encoding", coding.name().as_bytes());
-    }
+    tell(&mut head);
     output.extend_from_slice(&head);
     output.extend_from_slice(b"\r\n");
+}
+
+/// Has a head tell of the encoded form.
+fn tell_of_encoded(head: &mut Vec<u8>) {
+    OF_THE_BYTES.iter().for_each(|name| remove_field(head, name));
+    let strong = values(head, b"etag").next().filter(|tag| tag.starts_with(b"\""));
+    // Its bytes depend on the level and the library.
+    if let Some(weak) = strong.map(|tag| [b"W/", tag].concat()) {
+        remove_field(head, b"etag");
+        response::field(head, "ETag", &weak);
+    }
 }
 
 /// The values of the fields of this name, which is in lower case, in a head that is well formed.
@@ -169,9 +202,9 @@ fn elements<'a>(head: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]
 mod tests {
     use super::*;
 
-    fn changed(coding: Option<Coding>, fields: &str) -> String {
+    fn changed(course: &Course, fields: &str) -> String {
         let mut output = format!("before\r\nHTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes();
-        change(coding, &mut output, 8);
+        course.tell(&mut output, 8);
         let text = String::from_utf8(output).expect("text");
         let fields = text.strip_prefix("before\r\nHTTP/1.1 200 OK\r\n").expect("what was before");
         fields.strip_suffix("\r\n").expect("an empty line").to_owned()
@@ -194,8 +227,11 @@ mod tests {
                 "Varying: y\r\nVary: Accept-Encoding\r\n",
             ),
         ] {
-            assert_eq!(changed(None, fields), varies);
-            assert_eq!(changed(Some(Coding::Brotli), fields), format!("{encoded}Content-Encoding: br\r\n"));
+            assert_eq!(changed(&Course::AsItIs, fields), fields);
+            assert_eq!(changed(&Course::Varies, fields), varies);
+            assert_eq!(changed(&Course::Unchanged, fields), encoded);
+            let told = changed(&Course::Encoded(Coding::Brotli, None), fields);
+            assert_eq!(told, format!("{encoded}Content-Encoding: br\r\n"));
         }
     }
 }

@@ -11,6 +11,7 @@ use drover_service::TemplateError;
 use drover_service::text::push_address;
 
 use super::Destination;
+use super::max_forwards::{self, MaxForwards};
 use crate::config::{Forwarded, Proxy};
 use crate::exchange::Request;
 use crate::h1::framing::{Framing, options};
@@ -39,6 +40,8 @@ pub(crate) struct Forward {
     tells_x: bool,
     tells_standard: bool,
     trusts: bool,
+    /// What stands in Via behind the version; empty for no Via.
+    via: Box<[u8]>,
     /// Protocols, in lower case.
     upgrade: Vec<Box<[u8]>>,
 }
@@ -70,17 +73,22 @@ impl Forward {
         let replaced = changes.set.keys().map(String::as_str);
         let mut others = Vec::new();
         add_names(removed.chain(replaced), &mut names, &mut others);
-        let is_host = |name: &str| name.eq_ignore_ascii_case("host");
+        let sets = |name: &str| changes.set.keys().any(|own| own.eq_ignore_ascii_case(name));
         Ok(Forward {
             replace: to.pass.path.map(|path| (to.matched, path.as_bytes().into())),
             set,
-            sets_host: changes.set.keys().any(|name| is_host(name)),
+            sets_host: sets("host"),
             dropped: names,
             dropped_others: others,
             server: to.pass.server.as_bytes().into(),
             tells_x: matches!(forwarded, Forwarded::XForwarded | Forwarded::Both),
             tells_standard: matches!(forwarded, Forwarded::Forwarded | Forwarded::Both),
             trusts: proxy.trust_forwarded.unwrap_or(false),
+            via: match proxy.via.as_ref().map(|via| via.as_str()) {
+                Some("off") => Box::default(),
+                _ if sets("via") => Box::default(),
+                own => own.unwrap_or("drover").as_bytes().into(),
+            },
             upgrade: match &proxy.upgrade {
                 Some(own) => own.iter().map(|name| name.to_ascii_lowercase().into_bytes().into()).collect(),
                 None => vec![b"websocket".as_slice().into()],
@@ -122,13 +130,26 @@ impl Forward {
             let host = head.host.map_or(&*self.server, |host| host.of(bytes));
             response::field(out, "Host", host);
         }
-        let names = match head.framing {
+        let mut names = match head.framing {
             // A body that was there, and is not any more.
             Framing::None => self.dropped.with(Name::ContentLength),
             _ => self.dropped,
         };
+        let hops = max_forwards::of(head, bytes);
+        if hops != MaxForwards::Any {
+            names = names.with(Name::MaxForwards);
+        }
         let dropped = Dropped { names, others: &self.dropped_others };
         push_lines(&head.fields, bytes, dropped, head.connection.names_fields, out);
+        if let MaxForwards::Hops(hops) = hops {
+            response::field(out, "Max-Forwards", hops.saturating_sub(1).to_string().as_bytes());
+        }
+        // RFC 9110, 7.6.3: of every request, behind those that were there.
+        if !self.via.is_empty() {
+            out.extend_from_slice(if head.is_http11 { b"Via: 1.1 " } else { b"Via: 1.0 " });
+            out.extend_from_slice(&self.via);
+            out.extend_from_slice(b"\r\n");
+        }
         for (name, value) in &self.set {
             self.push_set(request, name, value, out);
         }

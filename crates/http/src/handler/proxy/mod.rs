@@ -1,7 +1,7 @@
 //! The reverse proxy: a request is passed on to a server of an upstream, and its response back to the client.
 //!
 //! Read [`exchange`] first: one request, from top to bottom. Beside it stand the heads that go out
-//! ([`forward`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes and
+//! ([`forward`] with [`max_forwards`], [`respond`]), the bodies ([`upload`] and [`download`], with [`reframe`] where the framing changes and
 //! [`encode`] where the coding does),
 //! what goes wrong ([`fault`]) and what follows from it ([`verdict`]).
 //!
@@ -20,6 +20,7 @@ pub(crate) mod examined;
 mod exchange;
 mod fault;
 mod forward;
+pub(crate) mod max_forwards;
 mod memory;
 mod redirects;
 mod reframe;

@@ -164,7 +164,6 @@ const NEVER_IN_TRAILERS: &[&[u8]] = &[
     b"content-type",
     b"expires",
     b"location",
-    b"max-forwards",
     b"pragma",
     b"proxy-authenticate",
     b"proxy-authorization",
