@@ -3,7 +3,7 @@
 
 use drover_tests::http::{get, request};
 use drover_tests::status::Status;
-use drover_tests::{Client, Config, Directory, Drover, Port, eventually};
+use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, eventually};
 use serde_json::Value;
 
 /// A worker whose access log has the target and `$close_reason`, and that tells every end in its log.
@@ -140,13 +140,100 @@ fn what_the_worker_needs_is_the_reason() {
         })
         .collect();
     eventually("all slots are taken", || (drover.status().workers[0].free_slots == 0).then_some(()));
-    let before = closes(&drover, "no_slot");
+    let (before, said) =
+        (closes(&drover, "no_slot"), || drover.log_lines(&["dropped", "reason=no_slot"]).len());
+    assert_eq!(said(), 0);
     assert!(Client::to(port.address()).receive(true).is_err());
-    assert_eq!(closes(&drover, "no_slot"), before + 1);
+    assert_eq!((closes(&drover, "no_slot"), said()), (before + 1, 1));
     busy.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
     busy.truncate(1);
     eventually("three have gone", || (drover.status().workers[0].connections == 1).then_some(()));
     ends(&drover, "drained", || drover.reload_begun());
+}
+
+/// What ends within an answer, for a reason that is not the client's.
+#[test]
+fn what_breaks_an_answer_is_the_reason() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let large = directory.write("large", "x".repeat(50_000_000));
+    let serve = |answer: &'static str| {
+        HttpBackend::new(move |connection| {
+            connection.request();
+            connection.send(answer);
+        })
+    };
+    let cut = serve("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+    let hasty = HttpBackend::new(|connection| {
+        connection.head();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        while connection.receive().is_some() {}
+    });
+    let config = config(&directory, &port)
+        .location("/large", &format!("root = \"{}\"", directory.path().display()))
+        .passing("/cut", cut.address(), "")
+        .passing("/hasty", hasty.address(), "");
+    let drover = Drover::start(&directory, &config);
+    let ask = |target: &str| {
+        let mut client = Client::to(port.address());
+        client.ask(target);
+        client
+    };
+    ends(&drover, "internal_error", || {
+        let mut client = ask("/large");
+        assert_eq!(client.head_response().status, 200);
+        // More than sockets hold, so that the worker is in the midst of it.
+        std::fs::File::options().write(true).open(&large).and_then(|file| file.set_len(9)).expect("ours");
+        let _ = client.rest();
+    });
+    access_log_says(&directory, "/large 200 internal_error");
+    drover.log_line(&["a file shrank while it was sent"]);
+    ends(&drover, "server_failed", || drop(ask("/cut").rest()));
+    access_log_says(&directory, "/cut 200 server_failed");
+    ends(&drover, "last_answer", || {
+        let mut client = Client::to(port.address());
+        client.send(request("POST", "/hasty", "Content-Length: 9\r\n"));
+        assert!(client.response().closes());
+    });
+    access_log_says(&directory, "/hasty 200 last_answer");
+}
+
+/// After 101, connections end as those of streams do.
+#[test]
+fn what_ends_a_tunnel_is_the_reason() {
+    const SWITCHING: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+    let (directory, port) = (Directory::new(), Port::new());
+    let echo = HttpBackend::new(|connection| {
+        connection.request();
+        connection.send(SWITCHING);
+        while connection.receive().is_some() {}
+    });
+    let reset = HttpBackend::new(|connection| {
+        connection.request();
+        connection.send(SWITCHING);
+        connection.receive();
+        connection.reset();
+    });
+    let config = config(&directory, &port)
+        .passing("/echo", echo.address(), "tunnel_timeout = \"300ms\"")
+        .passing("/reset", reset.address(), "");
+    let drover = Drover::start(&directory, &config);
+    let change = |target: &str| {
+        let mut client = Client::to(port.address());
+        client.send(request("GET", target, "Upgrade: websocket\r\nConnection: upgrade\r\n"));
+        assert_eq!(client.head_response().status, 101);
+        client
+    };
+    ends(&drover, "finished", || change("/echo").half_close());
+    access_log_says(&directory, "/echo 101 finished");
+    ends(&drover, "idle_timeout", || drop(change("/echo").rest()));
+    access_log_says(&directory, "/echo 101 idle_timeout");
+    ends(&drover, "server_failed", || {
+        let mut client = change("/reset");
+        client.send("x");
+        let _ = client.rest();
+    });
+    access_log_says(&directory, "/reset 101 server_failed");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //! log.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use drover_tests::client_hello::client_hello;
+use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::status::Status;
 use drover_tests::stream_log::lines;
 use drover_tests::wait::SOON;
@@ -43,7 +44,7 @@ impl Proxies {
         let status: Value =
             serde_json::from_str(&Status::text(self.drover.config()).expect("a status")).expect("JSON");
         let counted = status["totals"]["closes"][reason].as_u64().expect("a reason of the list");
-        let said = self.drover.log_lines(&[" closed connection=", &format!("reason={reason}")]).len();
+        let said = self.drover.log_lines(&["connection=", &format!(" reason={reason}")]).len();
         let logged = lines(&self.directory).iter().filter(|line| line.reason == reason).count();
         [counted, said as u64, logged as u64]
     }
@@ -159,4 +160,47 @@ fn what_a_drain_cuts_short_was_shut_down() {
     client.write_all(b"x").expect("sent");
     client.read_exact(&mut [0; 1]).expect("echoed");
     proxies.ends("shutdown", |proxies| proxies.drover.reload_begun());
+}
+
+/// So many slots beside those of the listener and of the channel to the master.
+fn with_free_slots(free: u32) -> impl FnOnce(Config) -> Config {
+    move |config| config.events(&format!("worker_connections = {}", 2 + free))
+}
+
+/// Who has to be known by name waits to be told, and can be let go meanwhile.
+fn by_name(to: SocketAddr) -> [(&'static str, String); 1] {
+    [("", format!("server_names = {{ \"a.example\" = \"{to}\" }}"))]
+}
+
+#[test]
+fn a_worker_without_slots_is_the_reason() {
+    let echo = Backend::echo();
+    let for_client_alone = Proxies::new(&[("", to(echo.address()))], with_free_slots(1));
+    for_client_alone.ends("no_slot", |proxies| read_out(&proxies.connect(0)));
+    let for_both = Proxies::new(&[("", to(echo.address()))], with_free_slots(2));
+    let mut client = for_both.connect(0);
+    client.write_all(b"x").expect("sent");
+    client.read_exact(&mut [0; 1]).expect("echoed");
+    // Nothing of it ever began, and it is told of all the same.
+    for_both.ends("no_slot", |proxies| read_out(&proxies.connect(0)));
+}
+
+#[test]
+fn a_worker_that_needs_the_slot_is_the_reason() {
+    let echo = Backend::echo();
+    let proxies = Proxies::new(&by_name(echo.address()), with_free_slots(4));
+    let waiting: Vec<TcpStream> = (0..4).map(|_| proxies.connect(0)).collect();
+    eventually("all slots are taken", || (proxies.drover.status().workers[0].free_slots == 0).then_some(()));
+    let mut last = None;
+    proxies.ends("reclaimed", |proxies| last = Some(proxies.connect(0)));
+    // The one that waited longest.
+    read_out(&waiting[0]);
+
+    let answering = UdpBackend::echo();
+    let proxies = Proxies::new(&[(", udp = true", to(answering.address()))], with_free_slots(4));
+    let address = proxies.ports[0].address().into();
+    // Each session has a slot for its socket to the server, too.
+    let clients: Vec<UdpSocket> = (0..2).map(|_| socket()).collect();
+    clients.iter().for_each(|client| drop(ask(client, address, b"x")));
+    proxies.ends("reclaimed", |_| drop(ask(&socket(), address, b"x")));
 }

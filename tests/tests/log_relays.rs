@@ -1,14 +1,20 @@
 //! The daemon's own log, sent to a syslog daemon or to systemd's journal.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{IoSliceMut, read_to_string};
 use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use drover_tests::http::get;
 use drover_tests::wait::SOON;
 use drover_tests::{Config, Directory, Drover, Port, eventually, process};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::unistd::close;
 
 /// The fields of one entry.
 type Entry = BTreeMap<String, String>;
@@ -56,6 +62,47 @@ fn the_journal_gets_fields() {
     assert_eq!(of_worker["MESSAGE"], "worker 0: log files reopened");
     process::send(drover.worker(), Signal::SIGKILL);
     assert_eq!(entry(&journal, "was killed by SIGKILL")["PRIORITY"], "3");
+}
+
+/// The entry that came as a file instead of a datagram: journald takes it if nobody can change it any more.
+fn entry_in_a_file(journal: &UnixDatagram) -> String {
+    eventually("the journal has a file", || {
+        let (mut bytes, mut control) = (vec![0; 1 << 16], nix::cmsg_space!([RawFd; 1]));
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let message =
+            recvmsg::<()>(journal.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)
+                .expect("an entry");
+        let ControlMessageOwned::ScmRights(files) = message.cmsgs().expect("room").next()? else {
+            return None;
+        };
+        assert_eq!(message.bytes, 0, "a file is all there is");
+        // Opened anew, it is read from its beginning.
+        let file = File::open(format!("/proc/self/fd/{}", files[0])).expect("a file");
+        close(files[0]).expect("ours");
+        let seals = SealFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GET_SEALS).expect("seals"));
+        let needed =
+            SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
+        assert!(seals.contains(needed), "{seals:?}");
+        Some(read_to_string(file).expect("text"))
+    })
+}
+
+#[test]
+fn what_is_longer_than_a_datagram_comes_whole() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let journal = journal(&directory.join("journal"));
+    let config = config(&directory, &port);
+    let drover = Drover::start(&directory, &config);
+    entry(&journal, "generation 1 serves");
+    // A datagram takes what the send buffer does: 208 KiB, unless the system says otherwise.
+    let key = "x".repeat(1 << 21);
+    config.events(&format!("{key} = 1")).write(&directory);
+    drover.signal(Signal::SIGHUP);
+    let long = entry_in_a_file(&journal);
+    assert!(long.starts_with("PRIORITY=3\n") && long.ends_with('\n'), "{} bytes", long.len());
+    assert!(long.contains(&format!("unknown key `{key}` ")), "{} bytes", long.len());
+    // What follows is neither lost nor late.
+    entry(&journal, "the reload is refused");
 }
 
 /// Nobody waits for a journal, and one that comes back is told what it missed.

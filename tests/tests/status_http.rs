@@ -1,11 +1,15 @@
 //! Locations that serve the daemon's status: as JSON, for Prometheus, and as a page.
 
 use std::io::Write;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use drover_tests::binary::{self, source_root};
+use drover_tests::config::toml_string;
+use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::http::{get, request};
-use drover_tests::openmetrics::{self, Family};
+use drover_tests::openmetrics::{self, Family, Sample};
 use drover_tests::{Client, Config, Directory, Drover, HttpBackend, Port, eventually, packages, schema};
 use serde_json::Value;
 
@@ -108,17 +112,72 @@ const PYTHON: &str = "import sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read
 print(len(list(read(sys.stdin.read()))))";
 
+/// A python with that client: the first in the path that has it, else the distribution's.
+fn python() -> Option<&'static str> {
+    let has_it = |python: &&str| {
+        let imported = Command::new(python).args(["-c", "import prometheus_client"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    };
+    let distributions = "/usr/bin/python3";
+    ["python3", distributions].into_iter().find(has_it).or_else(|| {
+        let module = Path::new("/usr/lib/python3/dist-packages/prometheus_client");
+        let brought = packages::file(module, "python3-prometheus-client");
+        brought.map_err(|reason| packages::skip(&reason)).ok().map(|()| distributions)
+    })
+}
+
+/// HTTP with servers and limits, streams of both kinds, and a path that labels have to escape.
+fn everything(
+    directory: &Directory,
+    [port, tcp, udp, dead]: [&Port; 4],
+    server: SocketAddrV4,
+    echo: SocketAddr,
+) -> Config {
+    let proxy = |listen: &str, keys: &str| format!("listen = [{listen}]\n{keys}");
+    let odd = toml_string(&format!("unix:{}", directory.join("a \"socket\" \\ of ours").display()));
+    config(directory, port)
+        .http("request_limits.per_client = { key = \"$remote_addr\", rate = \"1/m\" }")
+        .http("connection_limits.per_client = { key = \"$remote_addr\" }")
+        .stream("connection_limits.per_client = { key = \"$remote_addr\" }")
+        .stream("accept_limits.per_client = { key = \"$remote_addr\", rate = \"100/s\" }")
+        .upstream("app", &[server, dead.address()], "")
+        .passing("/app", "app", "buffer_responses = \"1m\"")
+        .location(
+            "/limited",
+            "return = { status = 200 }\nlimit_requests = [{ limit = \"per_client\" }]\n\
+             limit_connections = [{ limit = \"per_client\", most = 1 }]",
+        )
+        .stream_upstream("servers", &format!("servers = [\"{server}\", \"{}\"]", dead.address()))
+        .proxy(&proxy(
+            &format!("\"{}\", {odd}", tcp.address()),
+            "proxy_pass = \"servers\"\nlimit_connections = [{ limit = \"per_client\", most = 1 }]\n\
+             limit_accepts = [{ limit = \"per_client\" }]",
+        ))
+        .proxy(&proxy(
+            &format!("{{ address = \"{}\", udp = true }}", udp.address()),
+            &format!("proxy_pass = \"{echo}\""),
+        ))
+}
+
 #[test]
-fn another_strict_reader_understands_the_metrics() {
-    let available = Command::new("python3").args(["-c", "import prometheus_client"]).output();
-    if !available.is_ok_and(|output| output.status.success()) {
-        packages::skip("python3 has no module prometheus_client");
-        return;
+fn another_strict_reader_understands_the_metrics_of_everything() {
+    let Some(python) = python() else { return };
+    let (directory, port, tcp, udp, dead) =
+        (Directory::new(), Port::new(), Port::new(), Port::new(), Port::new());
+    let good = HttpBackend::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let echo = UdpBackend::echo();
+    let config = everything(&directory, [&port, &tcp, &udp, &dead], good.address(), echo.address());
+    let drover = Drover::start(&directory, &config);
+    for target in ["/app", "/app", "/limited", "/limited"] {
+        get(port.address(), target);
     }
-    let (directory, port) = (Directory::new(), Port::new());
-    let _drover = Drover::start(&directory, &config(&directory, &port));
+    let mut passed = Client::to(tcp.address());
+    passed.ask("/");
+    assert_eq!(passed.response().status, 200);
+    ask(&socket(), udp.address().into(), b"x");
+    drover.reload_begun();
     let text = metrics(&port);
-    let mut python = Command::new("python3")
+    let mut python = Command::new(python)
         .args(["-c", PYTHON])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -128,8 +187,19 @@ fn another_strict_reader_understands_the_metrics() {
     python.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
     let output = python.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let families = openmetrics::parse(&text).expect("it keeps to the standard").len();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), families.to_string());
+    let families = openmetrics::parse(&text).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), families.len().to_string());
+    for (name, label) in [
+        ("drover_server_requests", ("upstream", "app")),
+        ("drover_server_requests", ("upstream", "servers")),
+        ("drover_listener_accepts", ("address", &*tcp.address().to_string())),
+        ("drover_listener_waiting_bytes", ("address", &*format!("udp:{}", udp.address()))),
+    ] {
+        let has_it = |sample: &Sample| sample.labels.get(label.0).is_some_and(|value| value == label.1);
+        assert!(families[name].samples.iter().any(has_it), "no {name} with {label:?}");
+    }
+    let odd = |sample: &Sample| sample.labels["address"].ends_with("a \"socket\" \\ of ours");
+    assert!(families["drover_listener_accepts"].samples.iter().any(odd), "{text}");
 }
 
 #[test]

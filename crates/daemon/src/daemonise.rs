@@ -5,8 +5,8 @@
 //! reach its terminal.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::termios::tcgetsid;
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
 use tracing::{debug, warn};
@@ -80,27 +81,45 @@ impl Launcher {
 }
 
 /// Whoever started the daemon may have closed its end by now; that must not stop it.
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Standard output and error get descriptions of their own on which no write waits, where they are pipes: a
-/// collector that stops reading must stop neither master nor worker. Called once, before the first fork.
+/// Standard output and error get descriptions of their own on which no write waits, where they are pipes or
+/// terminals: a collector that stops reading, or Ctrl-S, must stop neither master nor worker. Called once, before the
+/// first fork.
 ///
 /// The descriptions that were there are shared with whoever started the daemon, and stay as they are. Where the
-/// system allows no second one (the pipe of another user, no reader), the first is kept.
+/// system allows no second one (the pipe of another user, no reader), the first is kept, and logs ask it for room.
 pub(crate) fn output_without_waiting() {
-    let reopened = |path: &str| -> io::Result<Option<File>> {
-        if !std::fs::metadata(path)?.file_type().is_fifo() {
-            return Ok(None);
-        }
-        File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map(Some)
-    };
-    let out = reopened("/proc/self/fd/1").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stdout(pipe)?)));
+    let out = reopened(io::stdout().as_fd()).and_then(|own| own.map_or(Ok(()), |own| Ok(dup2_stdout(own)?)));
     let error =
-        reopened("/proc/self/fd/2").and_then(|pipe| pipe.map_or(Ok(()), |pipe| Ok(dup2_stderr(pipe)?)));
+        reopened(io::stderr().as_fd()).and_then(|own| own.map_or(Ok(()), |own| Ok(dup2_stderr(own)?)));
     if let Err(failure) = out.and(error).and(sockets_give_up()) {
         debug!("a write to standard output or error may wait: {failure}");
+    }
+}
+
+/// Another description of the same pipe or terminal, on which no write waits.
+fn reopened(descriptor: BorrowedFd<'_>) -> io::Result<Option<File>> {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let is_terminal = descriptor.is_terminal();
+    if !is_terminal && !std::fs::metadata(&path)?.file_type().is_fifo() {
+        return Ok(None);
+    }
+    let mut options = File::options();
+    options.write(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    match options.open(path) {
+        // Another user's terminal, as after su(1). Only this session's own one has a session to tell of, and that one
+        // everybody may open by this name (tty(4)).
+        Err(fault)
+            if is_terminal
+                && fault.kind() == io::ErrorKind::PermissionDenied
+                && tcgetsid(descriptor).is_ok() =>
+        {
+            options.open("/dev/tty").map(Some)
+        }
+        result => result.map(Some),
     }
 }
 

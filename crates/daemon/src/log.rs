@@ -5,12 +5,12 @@
 //! No thread and no buffer stand between an event and its line, because the master forks and a worker
 //! may die at any time. The descriptor keeps its number for life: [`reopen`] opens the file anew and
 //! puts it in the old one's place. A line that cannot be written (a full disk, a pipe nobody reads) is
-//! lost and counted, never waited for by a retry.
+//! lost and counted, never waited for ([`Output`]).
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,9 +18,8 @@ use std::time::Instant;
 
 use drover_config::LogFile;
 use drover_event::logging_verbosely;
+use drover_service::Output;
 use nix::fcntl::OFlag;
-use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Gid, Uid, dup3, fchown};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Registry;
@@ -185,16 +184,18 @@ struct State {
     look: Look,
     limit: Limit,
     lost: u64,
-    /// Whether the descriptor is a socket, which can be told for each line not to wait.
-    is_socket: bool,
+    /// How the descriptor is written to.
+    output: Output,
+    /// The last line that was written is there in part only.
+    torn: bool,
 }
 
 impl Sink {
     fn new(descriptor: OwnedFd, settings: Settings, process: &str) -> Self {
         let look = Look { format: settings.format, process: process.into() };
-        let (limit, is_socket) = (Limit::new(settings.rate), is_socket(&descriptor));
+        let (limit, output) = (Limit::new(settings.rate), Output::of(&descriptor));
         let (target, relay) = (settings.target.clone(), relay(&settings.target));
-        let state = State { descriptor, target, relay, look, limit, lost: 0, is_socket };
+        let state = State { descriptor, target, relay, look, limit, lost: 0, output, torn: false };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -219,7 +220,7 @@ impl State {
     /// Puts what was opened in the place of the descriptor, whose number stays.
     fn replace(&mut self, opened: &OwnedFd) -> io::Result<()> {
         dup3(opened, &mut self.descriptor, OFlag::O_CLOEXEC)?;
-        self.is_socket = is_socket(&self.descriptor);
+        (self.output, self.torn) = (Output::of(&self.descriptor), false);
         Ok(())
     }
 
@@ -238,22 +239,28 @@ impl State {
 
     /// Writes a line whole, or counts it as lost.
     fn write(&mut self, level: Level, line: &[u8]) {
-        match self.try_write(level, line) {
-            Ok(written) if written == line.len() => self.confess(),
-            _ => self.lost += 1,
+        match self.write_whole(level, line) {
+            true => self.confess(),
+            false => self.lost += 1,
         }
+    }
+
+    /// Writes a line, behind the end of one that was torn; tells whether it is there whole.
+    fn write_whole(&mut self, level: Level, line: &[u8]) -> bool {
+        if self.torn && self.try_write(level, b"\n").is_err() {
+            return false;
+        }
+        let written = self.try_write(level, line).unwrap_or(0);
+        self.torn = written > 0 && written < line.len();
+        written == line.len()
     }
 
     /// One write a line, so that lines of several processes never mix.
     fn try_write(&mut self, level: Level, line: &[u8]) -> io::Result<usize> {
-        if let Some(relay) = &mut self.relay {
-            return relay.send(level, line).map(|()| line.len());
+        match &mut self.relay {
+            Some(relay) => relay.send(level, line).map(|()| line.len()),
+            None => Ok(self.output.write(&self.descriptor, line)?),
         }
-        Ok(match self.is_socket {
-            // The journal may not keep up, and whoever started the daemon shares the description.
-            true => send(self.descriptor.as_raw_fd(), line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)?,
-            false => nix::unistd::write(&self.descriptor, line)?,
-        })
     }
 
     /// Says how many lines could not be written before this was possible again.
@@ -262,7 +269,7 @@ impl State {
             return;
         }
         let line = self.look.plain(Level::WARN, &format!("{} lines of the log were lost", self.lost));
-        if self.try_write(Level::WARN, line.as_bytes()).is_ok() {
+        if self.write_whole(Level::WARN, line.as_bytes()) {
             self.lost = 0;
         }
     }
@@ -337,11 +344,6 @@ pub(crate) fn open_for_append(path: &Path, owner: Owner) -> io::Result<File> {
         }
     }
     Ok(file)
-}
-
-fn is_socket(descriptor: &OwnedFd) -> bool {
-    fstat(descriptor)
-        .is_ok_and(|status| SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK)
 }
 
 fn relay(target: &Target) -> Option<Relay> {

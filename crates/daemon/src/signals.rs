@@ -4,7 +4,8 @@
 //! interrupt it half-way. A worker has flags, set by handlers that can only run while its backend waits.
 //! Left alone in both are the signals that tell of a fault in the program, and job control; and those that are
 //! ignored because a failed write tells the same: blocked, they would be pending all the same, and a log
-//! line about each, to a pipe without a reader, would raise the next.
+//! line about each, to a pipe without a reader, would raise the next. SIGTTOU is blocked: a line that goes to a
+//! terminal from the background (`stty tostop`) then does not stop the process.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use nix::unistd::Pid;
 use crate::process::command_suffix;
 
 /// Never blocked: faults and aborts of this very process, tracing, stopping from a terminal, failed writes.
-const LEFT_ALONE: [Signal; 13] = [
+const LEFT_ALONE: [Signal; 12] = [
     Signal::SIGPIPE,
     Signal::SIGXFSZ,
     Signal::SIGILL,
@@ -31,7 +32,6 @@ const LEFT_ALONE: [Signal; 13] = [
     Signal::SIGCONT,
     Signal::SIGTSTP,
     Signal::SIGTTIN,
-    Signal::SIGTTOU,
 ];
 
 /// The signals that a worker obeys; they get through only during the backend's wait.

@@ -6,6 +6,8 @@
 //! says nothing; and that the peer closes is no reason beside any other. The reason is counted when the slot is
 //! returned, and logged at debug level.
 
+use std::io;
+
 use crate::connection::{Asked, Phase};
 use crate::event::Direction;
 
@@ -56,7 +58,7 @@ drover_sys::named_words! {
         NoServer = "no_server",
         /// All servers have as many connections as they may.
         ServersFull = "servers_full",
-        /// The server reset the connection to it, or the network to it failed.
+        /// The server reset the connection to it, left its answer unfinished, or the network to it failed.
         ServerFailed = "server_failed",
         /// The worker had no slot or descriptor for it, or for the connection to a server.
         NoSlot = "no_slot",
@@ -81,6 +83,23 @@ impl CloseReason {
             | Phase::WaitingUpstream
             | Phase::Sending => Self::ClientGone,
             Phase::Accepted | Phase::Idle | Phase::Tunnel | Phase::Closing => Self::ClientClosed,
+        }
+    }
+
+    /// What it means that something can be neither received nor sent any more: that of the peer, or of the way to it,
+    /// is no fault of this machine's.
+    pub(crate) fn of_fault(fault: &io::Error) -> Self {
+        match fault.kind() {
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown => Self::ClientFailed,
+            _ => Self::InternalError,
         }
     }
 

@@ -10,6 +10,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use tracing::warn;
+
 use crate::clock::Millis;
 use crate::close::{CloseReason, Noted};
 use crate::event::Direction;
@@ -155,17 +157,13 @@ impl Connection {
     /// end of the peer's stream.
     #[cold]
     pub(crate) fn note_end(&mut self, fault: Option<&io::Error>) {
-        let gone = |fault: &io::Error| {
-            matches!(
-                fault.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut
-            )
-        };
         let reason = match fault {
             None => CloseReason::of_end(self.phase),
-            Some(fault) if gone(fault) => CloseReason::ClientFailed,
-            Some(_) => CloseReason::InternalError,
+            Some(fault) => CloseReason::of_fault(fault),
         };
+        if let (CloseReason::InternalError, Some(fault)) = (reason, fault) {
+            warn!(connection = self.number, "receiving or sending failed: {fault}");
+        }
         self.end.see(reason, self.phase);
     }
 }

@@ -358,6 +358,14 @@ fn clamped(state: &State, delay: Duration) -> u32 {
 }
 
 impl State {
+    /// The number of a connection that begins, or that would have.
+    #[inline]
+    pub(crate) fn number_connection(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
     /// Why the connection in a slot ends, as far as that is known.
     pub(crate) fn end_of(&self, slot: u32) -> Option<CloseReason> {
         if self.ending { Some(CloseReason::Shutdown) } else { self.slots[slot].end.reason() }

@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use crate::accept::balanced::part;
 use crate::accept::hope::Hope;
 use crate::accept::{self, Outcome, accept_one, put_in, take_out};
-use crate::connection::{Asked, Holder, Idle, NONE};
+use crate::connection::{Asked, Holder, Idle, NONE, PeerAddress};
 use crate::core::{Core, State};
 use crate::datagram::{self, DatagramService};
 use crate::error::Error;
@@ -82,6 +82,10 @@ pub struct UnknownStrategy(String);
 pub trait Service {
     /// The connection that just began, as a future that ends with it.
     fn connection(&self, stream: Stream) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// Takes note of a connection that ended with [`CloseReason::NoSlot`](crate::CloseReason::NoSlot) before it could
+    /// begin: for a log that has all of them.
+    fn dropped(&self, _core: &Core, _peer: PeerAddress, _number: u64) {}
 }
 
 /// How connections of a listener are taken.

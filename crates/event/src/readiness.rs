@@ -44,8 +44,7 @@ impl Core {
         peer: PeerAddress,
         phase: Phase,
     ) -> u64 {
-        let number = state.next_number;
-        state.next_number += 1;
+        let number = state.number_connection();
         state.open += 1;
         let connection = &mut state.slots[slot];
         connection.number = number;

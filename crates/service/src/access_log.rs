@@ -14,13 +14,10 @@ use drover_config::LogFile;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
-use nix::sys::stat::{SFlag, fstat};
 use tracing::{error, warn};
 
+use crate::output::Output;
 use crate::syslog::{Sender, Syslog};
-
-/// So many bytes go into a pipe whole, or not at all (`PIPE_BUF`).
-const WHOLE_IN_A_PIPE: usize = 4096;
 
 /// Where lines go.
 #[derive(Clone, PartialEq, Debug)]
@@ -86,6 +83,16 @@ pub(crate) struct Log {
     pub(crate) flush_is_due: bool,
     /// Lines lost since the last that was written.
     lost: u64,
+    /// The last that was written is there in part only.
+    torn: bool,
+}
+
+/// What could not be written.
+struct Lost {
+    fault: io::Error,
+    lines: u64,
+    /// A part of the first of them was written.
+    torn: bool,
 }
 
 impl Log {
@@ -96,7 +103,8 @@ impl Log {
             Target::Syslog(config) => Some(Sender::new(config)),
             Target::Stderr | Target::Stdout | Target::File(_) => None,
         };
-        Ok(Log { plan: plan.clone(), file, syslog, buffer: Vec::new(), flush_is_due: false, lost: 0 })
+        let plan = plan.clone();
+        Ok(Log { plan, file, syslog, buffer: Vec::new(), flush_is_due: false, lost: 0, torn: false })
     }
 
     /// How long lines wait at most.
@@ -121,17 +129,20 @@ impl Log {
             return;
         }
         let written = match (&self.file, &self.plan.target) {
-            (_, Target::Syslog(_)) => {
-                self.syslog.as_mut().map_or(Ok(()), |syslog| syslog.send_lines(&self.buffer))
-            }
-            (Some(file), _) => write_lines(file.as_fd(), &self.buffer),
-            (None, Target::Stdout) => write_lines(io::stdout().as_fd(), &self.buffer),
-            (None, _) => write_lines(io::stderr().as_fd(), &self.buffer),
+            (_, Target::Syslog(_)) => self
+                .syslog
+                .as_mut()
+                .map_or(Ok(()), |syslog| syslog.send_lines(&self.buffer))
+                .map_err(|(fault, lines)| Lost { fault, lines, torn: false }),
+            (Some(file), _) => write_lines(file.as_fd(), &self.buffer, self.torn),
+            (None, Target::Stdout) => write_lines(io::stdout().as_fd(), &self.buffer, self.torn),
+            (None, _) => write_lines(io::stderr().as_fd(), &self.buffer, self.torn),
         };
         self.buffer.clear();
+        self.torn = written.as_ref().is_err_and(|lost| lost.torn);
         let name = self.plan.target.name().display();
         match written {
-            Err((fault, lines)) => {
+            Err(Lost { fault, lines, .. }) => {
                 // Once, not for every line that follows.
                 if self.lost == 0 {
                     error!("access log {name}: lines are lost: {fault}");
@@ -150,7 +161,7 @@ impl Log {
     pub(crate) fn reopen(&mut self) {
         self.flush();
         match open(&self.plan.target) {
-            Ok(file) => self.file = file,
+            Ok(file) => (self.file, self.torn) = (file, false),
             Err(fault) => {
                 error!("access log {}: not reopened: {fault}", self.plan.target.name().display());
             }
@@ -170,16 +181,27 @@ fn open(target: &Target) -> io::Result<Option<File>> {
     LogFile::append(path).map(Some)
 }
 
-/// Writes `text`; where that fails half-way, tells how many lines are lost.
-fn write_lines(to: BorrowedFd<'_>, text: &[u8]) -> Result<(), (io::Error, u64)> {
-    let is_pipe = fstat(to).is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFIFO.bits());
-    let most = if is_pipe { WHOLE_IN_A_PIPE } else { text.len() };
-    let mut rest = text;
+/// Writes `text`, which begins with a line, behind the end of one that was `torn`.
+fn write_lines(to: BorrowedFd<'_>, text: &[u8], torn: bool) -> Result<(), Lost> {
+    let output = Output::of(to);
+    let most = output.whole().unwrap_or(text.len());
+    let lost = |fault: Errno, rest: &[u8], torn: bool| Lost {
+        fault: fault.into(),
+        lines: memchr::memchr_iter(b'\n', rest).count() as u64,
+        torn,
+    };
+    if torn {
+        output.write(to, b"\n").map_err(|fault| lost(fault, text, true))?;
+    }
+    let (mut rest, mut begun) = (text, false);
     while !rest.is_empty() {
-        match nix::unistd::write(to, whole_lines(rest, most)) {
-            Ok(written) => rest = &rest[written..],
+        match output.write(to, whole_lines(rest, most)) {
+            Ok(written) => {
+                begun = rest[..written].last().map_or(begun, |last| *last != b'\n');
+                rest = &rest[written..];
+            }
             Err(Errno::EINTR) => {}
-            Err(fault) => return Err((fault.into(), memchr::memchr_iter(b'\n', rest).count() as u64)),
+            Err(fault) => return Err(lost(fault, rest, begun)),
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! * [`access_log`] and [`Logs`]: lines that are gathered and written without ever making anybody wait;
 //! * [`template`]: texts with variables, such as the formats of access logs; each service has its own
 //!   [`Variable`]s;
+//! * [`output`]: writing to pipes, terminals and sockets without waiting;
 //! * [`log_format`]: what the lines are, text or JSON; [`syslog`]: lines sent to a syslog daemon;
 //! * [`mod@check`]: what is checked of all that in a config;
 //! * [`limits`]: of what clients with one key may do, over all workers;
@@ -21,6 +22,7 @@ pub mod log_format;
 mod logs;
 pub mod names;
 pub mod outlet;
+pub mod output;
 pub mod syslog;
 pub mod template;
 pub mod text;
@@ -30,6 +32,7 @@ pub use log_format::{Escape, LogFormat, LogFormatConfig};
 pub use logs::{Logs, OpenLogError};
 pub use names::Names;
 pub use outlet::Outlet;
+pub use output::Output;
 pub use syslog::Syslog;
 pub use template::{
     Template, TemplateError, Variable, WrongVariable, check_variables, check_variables_with, variables_in,

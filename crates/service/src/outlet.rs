@@ -4,10 +4,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use drover_config::ListenAddress;
+use nix::errno::Errno;
 
 /// How long somebody who is gone is left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -38,11 +40,19 @@ impl Outlet {
         &self.to
     }
 
+    /// The connected socket, while somebody is there.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(match self.socket.as_ref()? {
+            Socket::Unix(socket) => socket.as_fd(),
+            Socket::Udp(socket) => socket.as_fd(),
+        })
+    }
+
     /// Sends one datagram.
     ///
     /// # Errors
-    /// `WouldBlock` where it is not taken at once, `NotConnected` while nobody was there a moment ago, or what the
-    /// system reports; the datagram is lost then.
+    /// `WouldBlock` where it is not taken at once, `NotConnected` while nobody was there a moment ago, `EMSGSIZE` where
+    /// it is too long, or what else the system reports; the datagram is lost then.
     pub fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
         if self.socket.is_none() {
             self.socket = Some(self.connect()?);
@@ -55,7 +65,9 @@ impl Outlet {
         match sent {
             Ok(_) => Ok(()),
             Err(fault) => {
-                if fault.kind() != io::ErrorKind::WouldBlock {
+                // The way itself is open where only this datagram did not go through.
+                let of_this = fault.kind() == io::ErrorKind::WouldBlock || is_too_long(&fault);
+                if !of_this {
                     (self.socket, self.retry) = (None, Some(Instant::now() + RETRY_AFTER));
                 }
                 Err(fault)
@@ -89,4 +101,9 @@ impl Outlet {
             ListenAddress::Systemd(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
+}
+
+/// Whether the datagram was longer than the socket takes.
+pub fn is_too_long(fault: &io::Error) -> bool {
+    fault.raw_os_error() == Some(Errno::EMSGSIZE as i32)
 }

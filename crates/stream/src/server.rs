@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use drover_event::{Core, DatagramService, Service, Session, Stream};
+use drover_event::{Core, DatagramService, PeerAddress, Service, Session, Stream};
 use drover_service::access_log::LocalTime;
 use drover_service::{Logs, OpenLogError};
 use drover_upstream::Upstream;
@@ -12,6 +12,8 @@ use jiff::tz::TimeZone;
 
 use crate::complaint::Complaints;
 use crate::plan::{Compiled, ListenerPlan, Plan};
+use crate::reason::CloseReason;
+use crate::record::{Passed, Record};
 use crate::tcp::{self, Tunnel};
 use crate::udp::{self, Exchange};
 
@@ -94,6 +96,13 @@ struct Proxy {
 impl Service for Proxy {
     fn connection(&self, stream: Stream) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(tcp::serve(Tunnel::new(stream, Rc::clone(&self.worker), self.listener)))
+    }
+
+    fn dropped(&self, core: &Core, peer: PeerAddress, number: u64) {
+        let server = self.worker.plan.listeners[self.listener].server;
+        let mut record = Record::new(Rc::clone(&self.worker), server, "TCP", peer, number, core.now());
+        record.reason = Some(CloseReason::NoSlot);
+        record.write(core, Passed::default(), || None);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -156,6 +157,20 @@ pub fn anonymous_file(name: &CStr) -> io::Result<File> {
     Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC)?.into())
 }
 
+/// A file in memory with these bytes, which nobody can change any more: whoever is given its descriptor may rely on
+/// them.
+///
+/// # Errors
+/// What `memfd_create(2)`, `write(2)` or `fcntl(2)` report.
+pub fn sealed_file(name: &CStr, bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
+    file.write_all(bytes)?;
+    let seals =
+        SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file)
+}
+
 /// Gives free memory of the heap back to the system, wherever it lies, as far as the allocator can
 /// (`malloc_trim(3)` of glibc); by itself it does that only at the heap's end.
 pub fn trim_heap() {
@@ -199,6 +214,14 @@ mod tests {
         words[9].store(5, Ordering::Relaxed);
         drop(words);
         assert_eq!(block[3].load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn what_is_sealed_stays_as_it_is() {
+        let mut file = sealed_file(c"test", b"whole").expect("a file in memory");
+        assert_eq!(file.metadata().expect("it is open").len(), 5);
+        assert!(file.write_all(b"more").is_err());
+        assert!(file.set_len(0).is_err());
     }
 
     #[test]

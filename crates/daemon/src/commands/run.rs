@@ -23,7 +23,7 @@ use super::print_findings;
 use crate::activation::{self, ActivationError, Passed};
 use crate::cli::ConfigFile;
 use crate::config::{Config, Source, System};
-use crate::daemonise::{Launcher, output_without_waiting};
+use crate::daemonise::{self, Launcher, output_without_waiting};
 use crate::datagrams::KnownSeats;
 use crate::generation::{Generation, PrepareError, address_of};
 use crate::lock::LockError;
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ConfigFile) -> io::Result<ExitCode> {
         Ok(code) => Ok(code),
         Err(error) => {
             tell(inheritance.predecessor.as_ref(), &error.to_string());
-            eprintln!("drover: {error}");
+            daemonise::tell(&format!("drover: {error}"));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -250,6 +250,7 @@ fn alone(
     let block = seat.block.clone();
     block.begin();
     first.sockets.commit();
+    first.sockets.join_datagrams();
     board.show_listeners(&first.sockets.listed(&first.strategies), std::iter::empty::<OwnedFd>(), 1);
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);

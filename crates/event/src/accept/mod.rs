@@ -178,12 +178,14 @@ fn begin(core: &Core, number: u32, socket: OwnedFd, address: Option<SocketAddr>)
         core.stats().add(Counter::Dropped, 1);
         core.stats().count_close(CloseReason::NoSlot);
         inner.gate.set_threshold(inner.slots.capacity(), 0);
+        let (connection, most) = (inner.number_connection(), inner.slots.capacity());
+        drop(state);
+        let reason = CloseReason::NoSlot.name();
         error!(
-            peer = %peer,
-            "no slot is free and none can be reclaimed: the connection is dropped; worker_connections is {}",
-            inner.slots.capacity()
+            peer = %peer, connection, reason,
+            "no slot is free and none can be reclaimed: the connection is dropped; worker_connections is {most}"
         );
-        return;
+        return service.dropped(core, peer, connection);
     };
     inner.gate.set_threshold(inner.slots.capacity(), inner.slots.free());
     let connection_number = core.begin_connection(inner, slot, peer, Phase::Accepted);

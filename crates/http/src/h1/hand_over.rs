@@ -2,7 +2,7 @@
 
 use std::io;
 
-use drover_event::StreamError;
+use drover_event::{CloseReason, StreamError};
 
 use super::body::Body;
 use super::connection::Conversation;
@@ -167,7 +167,10 @@ impl Work {
                 return aborted("an answer is not whole");
             }
             Conclusion::Refused(refusal) => self.refuse(on, refusal),
-            Conclusion::TimedOut => self.answer_error(on, 408),
+            Conclusion::TimedOut => {
+                on.stream.close_because(CloseReason::BodyTimeout);
+                self.answer_error(on, 408);
+            }
             Conclusion::Gone(status) => {
                 self.finish_sent(on, SentAnswer { status, head: 0, body: 0, fate: Fate::Close });
                 return aborted("the client closed");

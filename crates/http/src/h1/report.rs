@@ -27,6 +27,16 @@ impl Conversation {
     }
 }
 
+impl Conversation {
+    /// The answer at hand is the connection's last, if for no other reason then by itself.
+    #[cold]
+    pub(super) fn end_with_answer(&self) {
+        if self.stream.close_reason().is_none() {
+            self.stream.close_because(CloseReason::LastAnswer);
+        }
+    }
+}
+
 impl Work {
     #[cold]
     pub(super) fn log(&self, on: &Conversation, log: &LogUse, rest: u64, head_is_known: bool) {
@@ -88,9 +98,7 @@ impl Work {
     /// Answers with an error, as the connection's last.
     #[cold]
     pub(super) fn answer_error(&mut self, on: &Conversation, status: u16) {
-        if on.stream.close_reason().is_none() {
-            on.stream.close_because(CloseReason::LastAnswer);
-        }
+        on.end_with_answer();
         // Of a refused head, no part is to be trusted.
         let head_is_known = self.location != usize::MAX && !matches!(self.stage, Stage::Head);
         if !head_is_known {

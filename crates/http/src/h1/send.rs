@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use drover_event::{Phase, StreamError};
+use drover_event::{CloseReason, Phase, StreamError};
 use tracing::warn;
 
 use super::chunks;
@@ -141,7 +141,7 @@ fn encode_piece(
     let piece = match &encoded.file.content {
         Content::Memory(bytes) => &bytes[*at as usize..][..room],
         Content::Descriptor(descriptor) => {
-            let count = descriptor.read_at(&mut buffer[..room], *at)?;
+            let count = read(on, descriptor, &mut buffer[..room], *at)?;
             if count == 0 && left > 0 {
                 return Err(shrank(on, left));
             }
@@ -164,9 +164,19 @@ fn finish(on: &Conversation, work: &mut Work, sent: u64) {
     work.finish(on, sent);
 }
 
+/// Reads a part of a file that is being sent.
+fn read(on: &Conversation, file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    file.read_at(buffer, at).inspect_err(|fault| {
+        warn!(connection = on.stream.number(), "a file cannot be read any further: {fault}");
+        on.stream.close_because(CloseReason::InternalError);
+    })
+}
+
+#[cold]
 fn shrank(on: &Conversation, missing: u64) -> StreamError {
     let number = on.stream.number();
     warn!(connection = number, "a file shrank while it was sent: {missing} bytes are missing");
+    on.stream.close_because(CloseReason::InternalError);
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
@@ -212,7 +222,7 @@ async fn send_part(
 fn send_copied(on: &Conversation, file: &File, at: &mut u64, end: u64) -> io::Result<usize> {
     let mut buffer = on.stream.core().take_buffer();
     let room = buffer.len().min(usize::try_from(end - *at).unwrap_or(usize::MAX));
-    let count = file.read_at(&mut buffer[..room], *at)?;
+    let count = read(on, file, &mut buffer[..room], *at)?;
     if count == 0 {
         return Ok(0);
     }

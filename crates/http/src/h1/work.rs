@@ -325,6 +325,9 @@ impl Work {
     #[inline]
     fn finish_at(&mut self, on: &Conversation, location: &Location, rest: u64) {
         on.stream.core().stats().add(Counter::Requests, 1);
+        if matches!(self.fate, Fate::Close) {
+            on.end_with_answer();
+        }
         if let Some(log) = &location.log {
             self.log(on, log, rest, true);
         }

@@ -339,6 +339,9 @@ impl Exchange<'_> {
             SentAnswer { status: passed.status, head: passed.head as u64, body: passed.body, fate };
         let Err(fault) = outcome else { return Conclusion::Sent(sent) };
         if passed.status > 0 {
+            if let Some(reason) = fault.close_reason() {
+                self.asked.on.stream.close_because(reason);
+            }
             // Of a response that is not whole the client sees no proper end.
             if passed.until_close {
                 let _ = self.asked.on.stream.close_by_reset();

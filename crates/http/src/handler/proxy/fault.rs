@@ -2,7 +2,7 @@
 
 use std::io;
 
-use drover_event::{Counter, StreamError};
+use drover_event::{CloseReason, Counter, StreamError};
 use drover_upstream::{Cause, Failure, NoPeer};
 
 use crate::h1::rule::Refusal;
@@ -137,6 +137,17 @@ impl Fault {
                 (Blame::Server, Some(cause)) if cause.is_timeout() => 504,
                 (Blame::Server, _) => 502,
             },
+        }
+    }
+
+    /// Why a connection ends whose response is cut by this; none where the engine has seen what the client did.
+    pub(crate) fn close_reason(&self) -> Option<CloseReason> {
+        match (self, self.blame()) {
+            (Fault::ClientInvalid(_), _) => Some(CloseReason::InvalidRequest),
+            (Fault::ClientTimedOut, _) => Some(CloseReason::BodyTimeout),
+            (_, Blame::Server) => Some(CloseReason::ServerFailed),
+            (_, Blame::Worker) => Some(CloseReason::InternalError),
+            (_, Blame::Client) => None,
         }
     }
 

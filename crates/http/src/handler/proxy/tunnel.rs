@@ -1,6 +1,6 @@
 //! Another protocol, after 101: bytes pass both ways unseen until both sides have ended.
 
-use drover_event::{Phase, PipeEnd, PipeTerms, Stream, StreamError, pipe};
+use drover_event::{CloseReason, Phase, PipeEnd, PipeTerms, Side, Stream, StreamError, pipe};
 
 use super::Proxy;
 use super::fault::Fault;
@@ -21,10 +21,12 @@ pub(super) async fn tunnel(on: &Conversation, server: &Stream, early: &[u8], pro
     on.stream.set_phase(Phase::Tunnel);
     let terms = PipeTerms { first_to_right: early.to_vec(), ..PipeTerms::new(proxy.tunnel_timeout) };
     let piped = pipe(&on.stream, server, terms).await;
-    let fault = match piped.end {
-        PipeEnd::Finished => None,
-        PipeEnd::TimedOut => Some(Fault::Tunnel(StreamError::TimedOut)),
-        PipeEnd::Failed(_, error) => Some(Fault::Tunnel(error.into())),
+    let (reason, fault) = match piped.end {
+        PipeEnd::Finished => (CloseReason::Finished, None),
+        PipeEnd::TimedOut => (CloseReason::IdleTimeout, Some(Fault::Tunnel(StreamError::TimedOut))),
+        PipeEnd::Failed(Side::Left, error) => (CloseReason::ClientFailed, Some(Fault::Tunnel(error.into()))),
+        PipeEnd::Failed(Side::Right, error) => (CloseReason::ServerFailed, Some(Fault::Tunnel(error.into()))),
     };
+    on.stream.close_because(reason);
     Tunnelled { to_server: piped.to_right, to_client: piped.to_left, fault }
 }
