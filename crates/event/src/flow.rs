@@ -210,13 +210,19 @@ impl<'a> Flow<'a> {
         let received = match &self.held {
             Held::Bytes { .. } => self.receive_copying(allowed)?,
             // Splicing does not pass urgent data.
-            Held::Piped { .. } if self.from.has_urgent() => return Ok(self.copy_on()),
+            Held::Piped { .. } if self.from.has_urgent() => {
+                self.copy_on();
+                return Ok(());
+            }
             Held::Piped { pipe, .. } => {
                 let most = self.room(SPLICE_MOST.min(allowed));
                 match self.from.try_splice_in(&pipe.sink, most) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
                     // That is the end, or urgent data: receiving tells.
-                    Ok(0) => return Ok(self.copy_on()),
+                    Ok(0) => {
+                        self.copy_on();
+                        return Ok(());
+                    }
                     result => Some(result.map_err(Stop::receiving)?),
                 }
             }
