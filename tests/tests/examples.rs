@@ -1,8 +1,8 @@
 //! The examples in `config/examples/`: each is complete, is started as it is but for its port and its directory, and
 //! does what it says.
 
-use drover_tests::Example;
-use drover_tests::http::Response;
+use drover_tests::http::{Response, request};
+use drover_tests::{Client, Example};
 
 fn of_host(example: &Example, host: &str, target: &str) -> Response {
     example.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
@@ -19,6 +19,20 @@ fn a_static_site() {
     assert!(listing.text().contains("read-me.txt"), "{}", listing.text());
     assert_eq!(listing.header("cache-control"), Some("public, max-age=3600"));
     assert!(site.get("/app/any/where").text().contains("An application of one page"));
+    // Encoded where it is long enough and no archive, as the client likes it most.
+    let encoded = |target: &str, accept: &str| {
+        let answer = site.ask(request("GET", target, &format!("Accept-Encoding: {accept}\r\n")));
+        assert_eq!(answer.status, 200, "{target}");
+        answer.header("content-encoding").map(str::to_owned)
+    };
+    assert_eq!(encoded("/about.html", "gzip, br, zstd").as_deref(), Some("zstd"));
+    assert_eq!(encoded("/about.html", "gzip, br;q=0.5").as_deref(), Some("gzip"));
+    assert_eq!(encoded("/about.html", "identity"), None);
+    assert_eq!(encoded("/downloads/read-me.txt", "gzip, br, zstd"), None);
+    let part = site.ask(request("GET", "/", "Range: bytes=0-4\r\n"));
+    assert_eq!((part.status, part.body.as_slice()), (206, &home.body[..5]));
+    let tag = home.header("etag").expect("a tag");
+    assert_eq!(site.ask(request("GET", "/", &format!("If-None-Match: {tag}\r\n"))).status, 304);
 }
 
 #[test]
@@ -55,9 +69,14 @@ fn redirects() {
 #[test]
 fn limits() {
     let limits = Example::start("limits", 8094);
-    let statuses: Vec<u16> = (0..10).map(|_| limits.get("/search").status).collect();
+    // All at once, so that it does not matter how long each takes.
+    let mut client = Client::to(limits.port.address());
+    client.send(request("GET", "/search", "").repeat(10));
+    let statuses: Vec<u16> = (0..10).map(|_| client.response().status).collect();
     assert!(statuses.starts_with(&[200, 200, 200]), "{statuses:?}");
     assert!(statuses.contains(&429), "{statuses:?}");
     assert_eq!(limits.get("/admin/").text(), "welcome\n");
     assert_eq!(limits.get("/").status, 200);
+    assert_eq!(limits.ask(request("POST", "/", "Content-Length: 200000\r\n")).status, 413);
+    assert_eq!(limits.ask(request("GET", "/", &format!("X: {}\r\n", "y".repeat(9000)))).status, 431);
 }

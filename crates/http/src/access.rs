@@ -74,6 +74,11 @@ impl TrustedProxies {
         })
     }
 
+    /// Whether this peer is one of them.
+    pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
+        self.peers.has(peer)
+    }
+
     /// The client's address, as far as the proxies from `peer` on can be trusted to tell it. What they say is read
     /// from its end, where the nearest stands; what is no address ends it.
     pub(crate) fn client(&self, peer: Option<SocketAddr>, head: &Head, bytes: &[u8]) -> Option<SocketAddr> {

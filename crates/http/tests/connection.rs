@@ -6,8 +6,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use common::{Order, bare_return, bytes, fixed, returning, serve, serve_ok, serve_with};
+use drover_config::Leaf;
 use drover_event::Settings;
-use drover_http::config::Return;
+use drover_http::config::{Peers, Return};
 
 #[test]
 fn a_connection_is_kept_as_its_version_says() {
@@ -26,6 +27,20 @@ fn a_connection_is_kept_as_its_version_says() {
     assert_eq!(client.answer().field("Connection"), Some("close"));
     client.expect_end();
     assert_eq!(server.get("/").field("Connection"), Some("close"));
+}
+
+#[test]
+fn what_is_for_https_is_refused_unless_a_gateway_passes_it_on() {
+    let ask = "GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\nGET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (trusted, status) in [(None, 421), (Some("10.0.0.0/8"), 421), (Some("127.0.0.1"), 200)] {
+        let server = serve_ok(|http| {
+            http.real_ip.from = trusted.iter().map(|peers| Peers::parse(peers).expect("peers")).collect();
+        });
+        let mut client = server.connect();
+        client.send(ask);
+        assert_eq!(client.answer().status, status, "{trusted:?}");
+        assert_eq!(client.answer().status, 200);
+    }
 }
 
 #[test]

@@ -46,6 +46,47 @@ fn locations_are_found_in_the_order_of_nginx() {
 }
 
 #[test]
+fn locations_inside_of_others_come_before_those_outside() {
+    let inside = |depth: usize, path: &str, body: &str| {
+        let table = ["servers", &vec![".locations"; depth + 1].concat()].concat();
+        format!("[[{table}]]\npath = {path}\nreturn = {{ status = 200, body = '{body}' }}\n")
+    };
+    let images = "{ expression = '\\.png$' }";
+    let moving = "{ expression = '\\.gif$' }";
+    let text = [
+        inside(0, "'/'", "root"),
+        inside(0, images, "image"),
+        inside(0, "'/app/'", "app"),
+        inside(1, images, "image of app"),
+        inside(1, "{ exact = '/app/x.png' }", "x"),
+        inside(1, "'/app/deep/'", "deep"),
+        inside(2, moving, "moving"),
+        inside(0, "{ prefix = '/quiet/', before_expressions = true }", "quiet"),
+        inside(1, moving, "moving and quiet"),
+        inside(0, "{ expression = '^/any/' }", "any"),
+        inside(1, moving, "moving of any"),
+    ]
+    .concat();
+    let server = configured(&text);
+    for (target, want) in [
+        ("/a.png", "image"),
+        ("/app/a.png", "image of app"),
+        ("/app/x.png", "x"),
+        ("/app/a.gif", "app"),
+        ("/app/deep/a.gif", "moving"),
+        ("/app/deep/a.png", "image of app"),
+        ("/app/deep/a", "deep"),
+        ("/quiet/a.png", "quiet"),
+        ("/quiet/a.gif", "moving and quiet"),
+        ("/any/a.gif", "moving of any"),
+        ("/any/a", "any"),
+        ("/any/a.png", "image"),
+    ] {
+        assert_eq!(body(&server, target), format!("200 {want}"), "{target}");
+    }
+}
+
+#[test]
 fn servers_are_found_by_expression_and_its_groups_are_variables() {
     let server = configured(&format!(
         "server_names = ['~^(?<user>[a-z]+)\\.example\\.org$']\n{}[[servers]]\nlisten = ['127.0.0.1:1']\nserver_names = ['other']\n{}",

@@ -219,7 +219,7 @@ impl Service for Slow {
 /// Has a worker count in `stats`: 10 connections, one ready after the other, that take 300 ms each.
 fn lag(stats: Stats) {
     let script = Script::new();
-    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(stats);
     let mut worker = Worker::scripted(Settings::default(), shared, &script).expect("a worker");
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
     socket.set_nonblocking(true).expect("non-blocking");

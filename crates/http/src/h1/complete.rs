@@ -35,6 +35,10 @@ impl Work {
         let answer =
             self.asked(on, location).with_request(self.fate, |request| match self.head.target.form {
                 Form::Authority => exchange::page(request, 405, b"Allow: GET, HEAD\r\n", out),
+                // RFC 9110, 7.4: it did not come here by TLS, unless a gateway says so.
+                Form::Absolute if self.head.target.is_https() && !on.is_from_gateway() => {
+                    exchange::page(request, 421, b"", out)
+                }
                 Form::Asterisk => exchange::with_body(request, 204, b"Allow: GET, HEAD\r\n", "", b"", out),
                 _ if self.route.course != Course::Handler => self.answer_otherwise(on, request, out),
                 Form::Origin | Form::Absolute => handler.answer(request, &on.worker.store, out),

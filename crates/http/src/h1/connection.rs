@@ -18,6 +18,7 @@ use super::remnant::Remnant;
 use super::report::About;
 use super::step::Step;
 use super::work::Work;
+use crate::access::TrustedProxies;
 use crate::handler::files::open_file::{Content, OpenFile};
 use crate::server::WorkerState;
 use crate::variables::Facts;
@@ -289,6 +290,12 @@ impl Conversation {
             (Some(trusted), Some(head)) => trusted.client(peer, head, bytes),
             _ => peer,
         }
+    }
+
+    /// Whether the peer is a proxy whose word is taken: it knows how the client came.
+    pub(crate) fn is_from_gateway(&self) -> bool {
+        let trusts = |trusted: &TrustedProxies| trusted.has(self.peer_address().map(|peer| peer.ip()));
+        self.proxied.is_some() || self.worker.plan.trusted.as_ref().is_some_and(trusts)
     }
 
     /// Calls `then` with what is known about a request.

@@ -278,10 +278,8 @@ impl Head {
     #[cold]
     fn check_absolute(&mut self, head: &[u8]) -> Result<(), Refusal> {
         let authority = self.target.authority;
-        let https =
-            head[self.target.whole.start as usize..authority.start as usize].len() == "https://".len();
         if let Some(host) = self.host
-            && !target::same_authority(authority.of(head), host.of(head), https)
+            && !target::same_authority(authority.of(head), host.of(head), self.target.is_https())
         {
             return Err(Refusal::new(Rule::HostContradictsTarget, host.start as usize));
         }

@@ -37,6 +37,13 @@ pub(crate) struct Target {
     pub(crate) replaced: bool,
 }
 
+impl Target {
+    /// Whether it begins with `https://`.
+    pub(super) fn is_https(&self) -> bool {
+        self.form == Form::Absolute && (self.authority.start - self.whole.start) as usize == "https://".len()
+    }
+}
+
 /// Takes the target at `span` of `head` apart.
 #[inline]
 pub(super) fn parse(head: &[u8], span: Span, method: Method) -> Result<Target, Refusal> {

@@ -1,18 +1,29 @@
 //! How long a connection takes to be set up, by accept strategy: from `connect` to the first answer.
 //!
-//! Four workers are given 400 connections that stay, one after another, and then 200 at once. The
-//! strategies take turns, each round with a daemon of its own, so that whatever else the machine does
-//! meets all of them. Ratios are to the first strategy.
+//! Four workers are given 400 connections that stay, one after another, and then 200 at once. Some
+//! connections come before, so that every worker has run once: what a worker's first steps cost is no
+//! strategy's doing, and with four workers it would be the slowest hundredth of 400. The strategies take
+//! turns, each round with a daemon of its own and every other round in the opposite order, so that
+//! whatever else the machine does meets all of them alike. Ratios are to the first strategy.
+//!
+//! A connection that another worker takes than the one before meets colder caches. How many there are
+//! depends on the strategy, so they are told apart. The last columns count what costs time: how often a
+//! worker closed its gate in a round, and how often workers slept.
 
 #![allow(clippy::print_stdout, reason = "a program whose output is a table")]
+
+mod seen;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use drover_tests::{Client, Config, Directory, Drover, Port};
+use drover_tests::{Client, Config, Directory, Drover, Port, process};
+
+use crate::seen::{Round, Seen};
 
 const WORKERS: u32 = 4;
+const BEFORE: usize = 100;
 const ONE_AFTER_ANOTHER: usize = 400;
 const AT_ONCE: usize = 200;
 
@@ -24,87 +35,95 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_values = ["exclusive", "balanced"])]
     strategies: Vec<String>,
     /// Daemons started for each strategy
-    #[arg(long, default_value_t = 10)]
-    rounds: u32,
-}
-
-/// What was seen of one strategy.
-#[derive(Debug, Default)]
-struct Seen {
-    singly: Vec<Duration>,
-    at_once: Vec<Duration>,
-    /// The connections of the busiest and of the idlest worker, by round.
-    spread: Vec<(usize, usize)>,
+    #[arg(long, default_value_t = 40)]
+    rounds: usize,
 }
 
 fn main() {
     let options = Options::parse();
     let mut all: Vec<(String, Seen)> =
         options.strategies.iter().map(|strategy| (strategy.clone(), Seen::default())).collect();
-    for _ in 0..options.rounds {
-        all.iter_mut().for_each(|(strategy, seen)| round(strategy, seen));
+    for number in 0..options.rounds {
+        let mut order: Vec<&mut (String, Seen)> = all.iter_mut().collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        order.into_iter().for_each(|(strategy, seen)| seen.rounds.push(round(strategy)));
     }
+    println!("{WORKERS} workers, {} rounds; µs from connect to the answer", options.rounds);
     println!(
-        "set-up of a connection, {WORKERS} workers, {} rounds; µs from connect to the answer",
-        options.rounds
+        "p99: the median of the rounds' own, its ratio to the first strategy's and the range that nine of ten"
     );
-    println!("{:10}{:>28}{:>28}{:>22}", "", "one after another", "at once", "most / fewest held");
-    let base = (percentiles(&mut all[0].1.singly), percentiles(&mut all[0].1.at_once));
-    for (strategy, seen) in &mut all {
-        let (singly, at_once) = (percentiles(&mut seen.singly), percentiles(&mut seen.at_once));
-        let most = seen.spread.iter().map(|(most, _)| most).max();
-        let fewest = seen.spread.iter().map(|(_, fewest)| fewest).min();
-        println!(
-            "{strategy:10}{}{}{:>22}",
-            figure(singly, base.0),
-            figure(at_once, base.1),
-            format!("{} / {}", most.unwrap_or(&0), fewest.unwrap_or(&0))
-        );
-    }
+    println!("choices of rounds give; then that of all rounds together, which the worst rounds decide");
+    seen::print(&all);
 }
 
+/// Clients by the worker that serves them.
+type Held = BTreeMap<String, Vec<Client>>;
+
 /// One daemon's life.
-fn round(strategy: &str, seen: &mut Seen) {
+fn round(strategy: &str) -> Round {
     let (directory, port) = (Directory::new(), Port::new());
     let config = Config::new(&directory, WORKERS)
         .events(&format!("accept = \"{strategy}\"\nworker_connections = 1024"))
         .http("access_log = \"off\"")
         .answering(&port)
         .location("/pid", "return = { status = 200, body = \"$pid\" }");
-    let _drover = Drover::start(&directory, &config);
-    let mut held: BTreeMap<String, Vec<Client>> = BTreeMap::new();
-    for _ in 0..ONE_AFTER_ANOTHER {
+    let drover = Drover::start(&directory, &config);
+    let mut held = Held::new();
+    one_after_another(&port, BEFORE, &mut held);
+    let before = counts(&drover);
+    let mut round = Round::default();
+    (round.same_worker, round.other_worker) = one_after_another(&port, ONE_AFTER_ANOTHER, &mut held);
+    let after = counts(&drover);
+    (round.closed, round.slept) = (after.0 - before.0, after.1 - before.1);
+    round.at_once = at_once(&port, &mut held);
+    let clients = || held.values().map(Vec::len);
+    round.held = (clients().max().unwrap_or(0), clients().min().unwrap_or(0));
+    round
+}
+
+/// Opens connections one after another. Tells the times of those that the same worker took as the one
+/// before, and of the others.
+fn one_after_another(port: &Port, count: usize, held: &mut Held) -> (Vec<Duration>, Vec<Duration>) {
+    let (mut same_worker, mut other_worker, mut last) = (Vec::new(), Vec::new(), String::new());
+    for _ in 0..count {
         let start = Instant::now();
         let mut client = Client::to(port.address());
         client.ask("/pid");
         let pid = client.response().text().to_owned();
-        seen.singly.push(start.elapsed());
+        let time = start.elapsed();
+        if pid == last {
+            same_worker.push(time)
+        } else {
+            other_worker.push(time)
+        }
+        last.clone_from(&pid);
         held.entry(pid).or_default().push(client);
     }
-    let begun: Vec<(Instant, Client)> = (0..AT_ONCE)
-        .map(|_| {
-            let start = Instant::now();
-            let mut client = Client::to(port.address());
-            client.ask("/pid");
-            (start, client)
-        })
-        .collect();
-    for (start, mut client) in begun {
+    (same_worker, other_worker)
+}
+
+fn at_once(port: &Port, held: &mut Held) -> Vec<Duration> {
+    let begin = || {
+        let start = Instant::now();
+        let mut client = Client::to(port.address());
+        client.ask("/pid");
+        (start, client)
+    };
+    let begun: Vec<(Instant, Client)> = (0..AT_ONCE).map(|_| begin()).collect();
+    let answered = begun.into_iter().map(|(start, mut client)| {
         let pid = client.response().text().to_owned();
-        seen.at_once.push(start.elapsed());
+        let time = start.elapsed();
         held.entry(pid).or_default().push(client);
-    }
-    let counts = || held.values().map(Vec::len);
-    seen.spread.push((counts().max().unwrap_or(0), counts().min().unwrap_or(0)));
+        time
+    });
+    answered.collect()
 }
 
-/// The median and the 99th percentile in microseconds.
-fn percentiles(times: &mut [Duration]) -> (f64, f64) {
-    times.sort();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
-    (at(0.5), at(0.99))
-}
-
-fn figure((median, high): (f64, f64), base: (f64, f64)) -> String {
-    format!("  p50 {median:>6.0} p99 {high:>6.0} ({:.2})", high / base.1)
+/// How often workers closed their gates, and how often they slept, since they began.
+fn counts(drover: &Drover) -> (u64, u64) {
+    let closed = drover.status().workers.iter().map(|worker| worker.gate_closed).sum();
+    let slept = |pid| process::status_line(pid, "voluntary_ctxt_switches")?.parse::<u64>().ok();
+    (closed, drover.workers().into_iter().filter_map(slept).sum())
 }
