@@ -312,11 +312,11 @@ impl Slots {
             .then_some(token.index())
     }
 
-    /// Puts the slot at the end of the reusable list, or takes it off; tells whether the list changed.
-    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) -> bool {
+    /// Puts the slot at the end of the reusable list, or takes it off.
+    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) {
         let was = std::mem::replace(&mut self[slot].idle, idle);
         match (was, idle) {
-            (Some(_), Some(_)) | (None, None) => return false,
+            (Some(_), Some(_)) | (None, None) => {}
             (None, Some(_)) => {
                 let tail = self.reusable.tail;
                 self[slot].previous = tail;
@@ -341,7 +341,6 @@ impl Slots {
                 self.reusable.len -= 1;
             }
         }
-        true
     }
 
     /// Whether lending has to reclaim idle connections: at most a sixteenth of the slots is free.

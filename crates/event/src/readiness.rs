@@ -76,7 +76,6 @@ impl Core {
         }
         drop(state.slots.give_back(slot));
         self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
-        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
     /// Counts why a connection that was accepted has ended.
