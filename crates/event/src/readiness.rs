@@ -170,7 +170,7 @@ impl Core {
             if !reported || !event.flags.has(Flags::ACTIVE) {
                 continue;
             }
-            event.flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            event.flags.set(Flags::of_report(&report));
             let (flags, handler) = (event.flags, event.handler);
             let accepts = flags.has(Flags::ACCEPT);
             // A level-triggered backend would report it again and again until somebody receives.
