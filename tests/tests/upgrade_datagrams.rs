@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use drover_tests::datagrams::{Flows, Tally, UdpBackend, ask, socket};
+use drover_tests::datagrams::{Flows, Tally, UdpBackend};
 use drover_tests::masters::{gone, named, quit, upgrade, workers};
 use drover_tests::{Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
@@ -22,13 +22,6 @@ struct Setup {
     flows: u32,
 }
 
-fn config(directory: &Directory, port: &Port, backend: &UdpBackend, workers: u32, more: &str) -> Config {
-    let (listen, server) = (port.address(), backend.address());
-    Config::new(directory, workers).proxy(&format!(
-        "listen = [{{ address = \"{listen}\", udp = true }}]\nproxy_pass = \"{server}\"\n{more}"
-    ))
-}
-
 impl Setup {
     fn start() -> Setup {
         Setup::with("")
@@ -36,14 +29,15 @@ impl Setup {
 
     fn with(more: &str) -> Setup {
         let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
-        let drover = Drover::start(&directory, &config(&directory, &port, &backend, 2, more));
+        let config = Config::new(&directory, 2).proxy(&format!(
+            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"\n{more}",
+            port.address(),
+            backend.address()
+        ));
+        let drover = Drover::start(&directory, &config);
         let setup = Setup { drover, directory, port, backend, old: Flows::new(0, FLOWS), flows: FLOWS };
         run(&setup.old, setup.port.address().into(), "at the start");
         setup
-    }
-
-    fn config(&self, workers: u32, more: &str) -> Config {
-        config(&self.directory, &self.port, &self.backend, workers, more)
     }
 
     /// Does something while the clients of before go on and others come; then others come once more.
@@ -215,48 +209,4 @@ fn the_new_master_is_killed_while_nobody_has_a_session() {
     process::send(new, Signal::SIGKILL);
     run(&setup.old, setup.port.address().into(), "sessions of the old one");
     assert!(setup.drover.log_lines(&["reading beside them"]).is_empty(), "nobody is waited for");
-}
-
-/// None of its further sockets gets datagrams before somebody reads them, nor closes with what waits there.
-#[test]
-fn the_new_master_with_more_workers_leaves() {
-    let mut setup = Setup::start();
-    setup.config(4, "").write(&setup.directory);
-    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
-    setup.meanwhile("the new one leaves", |_| quit(new));
-    setup.assert_whole();
-}
-
-#[test]
-fn the_new_master_with_more_workers_is_killed() {
-    let mut setup = Setup::start();
-    let old = named(&setup.directory);
-    setup.config(4, "").write(&setup.directory);
-    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
-    setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
-    setup.meanwhile("the new one is killed", |_| process::send(new, Signal::SIGKILL));
-    setup.meanwhile("it is gone", |_| ());
-    setup.assert_whole();
-}
-
-#[test]
-fn the_old_master_leaves_to_more_workers() {
-    let mut setup = Setup::start();
-    let old = named(&setup.directory);
-    setup.config(4, "").write(&setup.directory);
-    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
-    setup.meanwhile("the old one leaves", |setup| setup.leaves(old));
-    setup.assert_whole();
-    let mut clients = Vec::new();
-    eventually("all four have sessions", || {
-        clients.push(socket());
-        ask(clients.last()?, setup.port.address().into(), b"?");
-        let status = setup.drover.status();
-        let ours = workers(new);
-        let with_sessions = status
-            .workers
-            .iter()
-            .filter(|worker| worker.connections > 0 && ours.contains(&Pid::from_raw(worker.pid)));
-        (with_sessions.count() == 4).then_some(())
-    });
 }

@@ -127,7 +127,7 @@ struct Group {
     passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
-    /// How many sockets at the end wait to be bound: sockets for datagrams that are new.
+    /// How many sockets at the end wait for the commit to be bound: sockets for datagrams that are new.
     unbound: usize,
 }
 
@@ -333,7 +333,7 @@ impl Sockets {
 impl Group {
     fn commit(&mut self, address: &Address) -> io::Result<()> {
         if address.udp {
-            return Ok(());
+            return datagrams::commit(self, address);
         }
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.before.take().is_some_and(|before| self.is_steered(before)) {

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ending))?;
 
     let settings = Settings { wait_signals: Some(before), ..Settings::default() };
-    let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(Stats::private()?);
     let mut worker = Worker::new(settings, shared)?;
     let (address, strategy) = ("127.0.0.1:7007".to_owned(), Strategy::Shared);
     let socket = TcpListener::bind(&address)?;

@@ -25,7 +25,7 @@ fn worker(connections: u32) -> Result<(Worker, Script), Error> {
     let script = Script::new();
     let settings = Settings { connections, ..Settings::default() };
     let stats = Stats::private().map_err(|source| Error::Install { backend: "scripted", source })?;
-    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(stats);
     let worker = Worker::scripted(settings, shared, &script)?;
     let mut guard = worker.core().state();
     let state = &mut *guard;

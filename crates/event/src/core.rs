@@ -5,7 +5,6 @@
 //! borrowed; whoever needs one takes what it needs, lets go of the borrow and then calls.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,9 +12,7 @@ use drover_sys::memory;
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
-use crate::accept::balanced::Balance;
 use crate::accept::gate::Gate;
-use crate::accept::mutex::AcceptMutex;
 use crate::backend::{Backend, BackendKind, Kind};
 use crate::blocking::ThreadPool;
 use crate::buffer::{Buffer, BufferPool};
@@ -33,6 +30,7 @@ use crate::posted::{PostedQueues, QueueName};
 use crate::stats::{Counter, Stats};
 use crate::task::Tasks;
 use crate::timer::{self, MAX_DELAY_MS, Nodes, TimerTree};
+use crate::worker::Shared;
 
 /// A time-out whose deadline would move by less than this is left alone, so that re-setting one for
 /// every request costs a comparison.
@@ -84,21 +82,6 @@ impl Default for Settings {
             wait_signals: None,
         }
     }
-}
-
-/// What a worker shares with other processes.
-#[derive(Debug)]
-pub struct Shared {
-    /// Where the worker counts.
-    pub stats: Stats,
-    /// The lock behind the `mutex` strategy; without it such listeners fall back to `shared`.
-    pub mutex: Option<AcceptMutex>,
-    /// The workers among which `balanced` listeners balance; without it such listeners fall back to
-    /// `shared`.
-    pub balance: Option<Balance>,
-    /// An eventfd made before the fork, by which other processes can wake this worker; without it
-    /// the worker makes its own.
-    pub notifier: Option<OwnedFd>,
 }
 
 /// Everything that changes while the loop turns.
@@ -282,7 +265,8 @@ impl Core {
         memory::trim_heap();
     }
 
-    /// How many connections with peers are open.
+    /// How many connections with peers are open: accepted and outgoing ones, sessions of datagrams and sockets for
+    /// datagrams.
     pub fn open_connections(&self) -> u32 {
         self.state().open
     }

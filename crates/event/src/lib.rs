@@ -56,7 +56,7 @@
 //! # impl Service for Echo {
 //! #     fn connection(&self, _: Stream) -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(async {}) }
 //! # }
-//! let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
+//! let shared = Shared::alone(Stats::private()?);
 //! let mut worker = Worker::new(Settings::default(), shared)?;
 //! let socket = std::net::TcpListener::bind("127.0.0.1:7007")?;
 //! socket.set_nonblocking(true)?;
@@ -74,6 +74,43 @@
 //! ```
 //!
 //! `examples/echo.rs` is this program with a drain on SIGTERM.
+//!
+//! # Datagrams, and other servers
+//!
+//! Datagrams from one address are a [`Session`], which is to a [`DatagramService`] what a stream is to a
+//! service; [`Core::listen_datagrams`] adds the socket. Any task reaches out by itself:
+//! [`Core::connect`] ends in a [`Stream`] and [`Core::connect_datagrams`] in a [`DatagramSocket`], and each
+//! takes a slot, as what was accepted does. This one passes questions on and gives each two seconds:
+//!
+//! ```
+//! use std::{io::ErrorKind, net::SocketAddr, pin::Pin, time::Duration};
+//! use drover_event::{DatagramService, Session};
+//!
+//! struct Resolver(SocketAddr);
+//!
+//! impl DatagramService for Resolver {
+//!     fn session(&self, session: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+//!         let upstream = session.core().connect_datagrams(self.0, None);
+//!         Box::pin(async move {
+//!             let Ok(upstream) = upstream else { return };
+//!             let mut question = Vec::new();
+//!             session.set_timeout(Duration::from_secs(30));
+//!             while session.receive(&mut question).await.is_ok() {
+//!                 upstream.set_timeout(Duration::from_secs(2));
+//!                 let asked = upstream.send(&question);
+//!                 let answered = upstream.receive(|answer| session.send(answer)).await;
+//!                 match asked.and(answered) {
+//!                     Err(error) if error.kind() != ErrorKind::TimedOut => return,
+//!                     _ => session.set_timeout(Duration::from_secs(30)),
+//!                 }
+//!             }
+//!         })
+//!     }
+//! }
+//! ```
+//!
+//! What belongs to no connection is a task of its own: [`Core::spawn`], with [`Core::sleep`] in it where
+//! something is done now and then. It keeps no worker from ending.
 //!
 //! # One turn
 //!
@@ -106,7 +143,9 @@
 //! # Shortage and drain
 //!
 //! A connection that waits in [`Stream::idle`] may be closed when slots are short
-//! ([`Asked::Reclaim`]) or when the worker drains ([`Asked::Drain`]). [`Core::drain`] takes the
+//! ([`Asked::Reclaim`]) or when the worker drains ([`Asked::Drain`]): the wait fails with
+//! [`StreamError::Asked`], which is an end like the peer's own and no fault. One that waits in
+//! [`Stream::readable`] is left alone, and a drain lasts until it ends. [`Core::drain`] takes the
 //! listeners out, accepting first what only this worker was woken for.
 //!
 //! A pool of outgoing connections leaves those that are idle to the loop ([`Stream::keep`]): they are
@@ -133,6 +172,7 @@ pub mod backend;
 pub mod bench;
 mod blocking;
 mod buffer;
+mod carry;
 pub mod channel;
 mod clock;
 mod close;
@@ -155,6 +195,7 @@ mod patience;
 mod phase;
 mod posted;
 mod readiness;
+mod receiving;
 mod session_table;
 mod splice;
 mod stats;
@@ -170,17 +211,18 @@ pub use accept::balanced::{Balance, BalancePeer};
 pub use accept::mutex::AcceptMutex;
 pub use backend::BackendKind;
 pub use buffer::Buffer;
+pub use carry::{Carried, CarryEnd, carry};
 pub use clock::{HTTP_DATE_LENGTH, Millis, WallClock};
 pub use close::CloseReason;
 pub use connect::{ConnectError, ConnectFailure, Target};
 pub use connection::{Asked, Idle, PeerAddress, Phase};
-pub use core::{Core, Settings, Shared};
+pub use core::{Core, Settings};
 pub use datagram::{DatagramService, DatagramSocket, Neighbour, Neighbourhood, Session};
 pub use debug::{DebugConnection, logging_verbosely};
 pub use drover_sys::memory::SharedWords;
 pub use error::{Error, StreamError};
 pub use event::Direction;
-pub use flow::{Carried, CarryEnd, Carrying, Load, carry};
+pub use flow::{Carrying, Load};
 pub use histogram::{BUCKETS, Histogram, bucket_end};
 pub use kept::{Keeper, KeeperNumber, Kept, KeptEnd};
 pub use lag::{Durations, Lag};
@@ -195,4 +237,4 @@ pub use task::Task;
 pub use timer::MAX_DELAY_MS;
 pub use token::Token;
 pub use waiting::Readiness;
-pub use worker::Worker;
+pub use worker::{Shared, Worker};

@@ -1,20 +1,46 @@
 //! The worker: one turn of the loop, its phases in order.
 
+use std::os::fd::OwnedFd;
+
 use tracing::debug;
 
+use crate::accept::balanced::Balance;
+use crate::accept::mutex::AcceptMutex;
 use crate::alarm::Alarm;
 use crate::backend::scripted::Script;
 use crate::backend::{Backend, Report};
 use crate::clock::{Clock, Millis, Source};
-use crate::core::{Core, Settings, Shared};
+use crate::core::{Core, Settings};
 use crate::error::Error;
 use crate::event::{EventId, Flags};
 use crate::lag::TurnTimes;
 use crate::notify::Notifier;
 use crate::posted::QueueName;
-use crate::stats::{Counter, Gauge};
+use crate::stats::{Counter, Gauge, Stats};
 use crate::timer::{self, Nodes};
 use crate::token::Token;
+
+/// What a worker shares with other processes.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where the worker counts.
+    pub stats: Stats,
+    /// The lock behind the `mutex` strategy; without it such listeners fall back to `shared`.
+    pub mutex: Option<AcceptMutex>,
+    /// The workers among which `balanced` listeners balance; without it such listeners fall back to
+    /// `shared`.
+    pub balance: Option<Balance>,
+    /// An eventfd made before the fork, by which other processes can wake this worker; without it
+    /// the worker makes its own.
+    pub notifier: Option<OwnedFd>,
+}
+
+impl Shared {
+    /// What a worker has that shares nothing: where it counts.
+    pub fn alone(stats: Stats) -> Self {
+        Self { stats, mutex: None, balance: None, notifier: None }
+    }
+}
 
 /// The owner of one worker's loop. A thread runs at most one.
 pub struct Worker {
@@ -113,6 +139,8 @@ impl Worker {
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
+            // Once a turn: connections stop and begin to wait at each request.
+            stats.set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
             if sleep_ms != Some(0) && state.slots.are_many_free() {
                 state.cut();
             }

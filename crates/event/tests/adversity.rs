@@ -372,8 +372,7 @@ fn a_worker_that_ends_lets_go_of_services_and_of_what_their_tasks_started() {
 
 #[test]
 fn a_coarse_clock_does_not_make_a_worker_look_stuck() {
-    let shared =
-        Shared { stats: Stats::private().expect("memory"), mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(Stats::private().expect("memory"));
     let settings = Settings { timer_resolution: Some(Duration::from_secs(60)), ..Settings::default() };
     let mut worker = Worker::new(settings, shared).expect("worker");
     std::thread::sleep(Duration::from_millis(100));

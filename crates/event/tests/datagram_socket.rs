@@ -64,6 +64,27 @@ fn start(settings: Settings, target: SocketAddr) -> (Running, Receiver<String>) 
     (running, tell)
 }
 
+/// Asks `target`, tells how that went and answers with what it says later.
+struct Ask {
+    target: SocketAddr,
+    told: Sender<String>,
+}
+
+impl DatagramService for Ask {
+    fn session(&self, session: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        let (target, told) = (self.target, self.told.clone());
+        Box::pin(async move {
+            let server = session.core().connect_datagrams(target, None).expect("a socket");
+            server.set_timeout(Duration::from_millis(20));
+            server.send(b"?").expect("sending");
+            let asked = server.receive(|_| ()).await;
+            let _ = told.send(format!("{:?}", asked.map_err(|error| error.kind())));
+            server.set_timeout(LIMIT);
+            let _ = server.receive(|answer| session.send(answer)).await;
+        })
+    }
+}
+
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
     socket.set_read_timeout(Some(LIMIT)).expect("time-out");
@@ -145,4 +166,25 @@ fn the_longest_idle_session_gives_way_when_slots_are_short() {
     assert_eq!(told.recv_timeout(LIMIT).expect("one gives way"), "session 3 is reclaimed");
     round_trip(&clients[0], running.address, &server, b"still there");
     assert_eq!(running.stop().panics, 0);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_waited_for_as_long_as_was_set() {
+    for &backend in BackendKind::ALL {
+        let server = socket();
+        let (told, tell) = channel();
+        let (target, settings) =
+            (server.local_addr().expect("address"), Settings { backend, ..Settings::default() });
+        let service = move || Ask { target, told };
+        let running = Running::start_datagrams_with(settings, "127.0.0.1:0", service);
+        let client = socket();
+        client.send_to(b"?", running.address).expect("sending");
+        assert_eq!(tell.recv_timeout(LIMIT).expect("told"), "Err(TimedOut)");
+        let (_, from) = server.recv_from(&mut [0; 8]).expect("asked");
+        server.send_to(b"late", from).expect("answering");
+        let mut answer = [0; 8];
+        let length = client.recv(&mut answer).expect("answered");
+        assert_eq!(&answer[..length], b"late");
+        assert_eq!(running.stop().panics, 0);
+    }
 }

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let plan = Plan::new(&config, 1)?;
     let settings = Settings { buffer_size: plan.buffer_size(), ..Settings::default() };
-    let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(Stats::private()?);
     let mut worker = Worker::new(settings, shared)?;
     let started = plan.start(worker.core())?;
     for (listener, service) in plan.listeners().iter().zip(&started.services) {

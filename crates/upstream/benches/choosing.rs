@@ -73,8 +73,7 @@ fn counted(program: &str, case: usize, count: u64) -> Result<u64, String> {
 
 fn run(case: usize, count: u64) {
     let (name, balance, servers, weights) = CASES[case];
-    let shared =
-        Shared { stats: Stats::private().expect("memory"), mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(Stats::private().expect("memory"));
     let mut worker = Worker::new(Settings::default(), shared).expect("a worker");
     let core = worker.core().clone();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");

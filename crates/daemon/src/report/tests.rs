@@ -83,6 +83,19 @@ fn a_worker_that_holds_most_connections_is_said() {
 }
 
 #[test]
+fn a_full_worker_beside_an_empty_one_is_said_however_few_its_connections_are() {
+    let full = |free: u64| {
+        seen(&format!("full-{free}"), |board, blocks| {
+            blocks[1].stats().set(Gauge::OpenConnections, 40);
+            blocks[1].stats().set(Gauge::FreeSlots, free);
+            list(board, "127.0.0.1:80", Strategy::Exclusive, vec![1]);
+        })
+    };
+    assert!(sentences(&full(2)).contains("worker 1 holds 100 % of 40 connections; accept = \"balanced\""));
+    assert_eq!(sentences(&full(400)), "");
+}
+
+#[test]
 fn a_hanging_worker_is_said_with_its_connection_and_phase() {
     let hanging = seen("hanging", |_, blocks| {
         blocks[0].stats().set(Gauge::TurnStarted, 2_000);
@@ -206,7 +219,7 @@ impl Service for Slow {
 /// Has a worker count in `stats`: 10 connections, one ready after the other, that take 300 ms each.
 fn lag(stats: Stats) {
     let script = Script::new();
-    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(stats);
     let mut worker = Worker::scripted(Settings::default(), shared, &script).expect("a worker");
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
     socket.set_nonblocking(true).expect("non-blocking");

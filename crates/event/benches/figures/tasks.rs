@@ -28,7 +28,7 @@ async fn sleeper(wakers: Wakers, resumed: Rc<Cell<u64>>) {
 
 pub(crate) fn worker(connections: u32) -> Worker {
     let stats = Stats::private().expect("memory");
-    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(stats);
     Worker::new(Settings { connections, ..Settings::default() }, shared).expect("a worker")
 }
 

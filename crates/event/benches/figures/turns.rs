@@ -25,7 +25,7 @@ struct Crowd {
 impl Crowd {
     fn new(backend: BackendKind, open: u32) -> Self {
         let stats = Stats::private().expect("memory");
-        let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+        let shared = Shared::alone(stats);
         let settings = Settings { connections: open, backend, ..Settings::default() };
         let mut worker = Worker::new(settings, shared).expect("a worker");
         let step = open as usize / ACTIVE;

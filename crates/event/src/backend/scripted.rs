@@ -9,7 +9,7 @@
 //! use drover_event::{Settings, Shared, Stats, Worker};
 //!
 //! let script = Script::new();
-//! let shared = Shared { stats: Stats::private()?, mutex: None, balance: None, notifier: None };
+//! let shared = Shared::alone(Stats::private()?);
 //! let mut worker = Worker::scripted(Settings::default(), shared, &script)?;
 //! worker.turn()?;
 //! assert_eq!(script.take_calls(), [Call::Wait { timeout_ms: None }]);
@@ -111,6 +111,8 @@ impl Script {
                 readable: direction == Direction::Read,
                 writable: direction == Direction::Write,
                 ended: false,
+                broken: false,
+                urgent: false,
             });
         }
     }

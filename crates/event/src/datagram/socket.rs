@@ -1,9 +1,11 @@
 //! Datagrams with one other end that was chosen here: a socket connected to a server.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::task::Poll;
+use std::time::Duration;
 
 use drover_sys::datagram::ReceiveBatch;
 use nix::errno::Errno;
@@ -82,11 +84,28 @@ impl DatagramSocket {
         }
     }
 
+    /// Waits for datagrams and gives each of those that came to `take`; tells how many that were.
+    ///
+    /// # Errors
+    /// As [`DatagramSocket::poll_receive`].
+    pub async fn receive(&self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
+        poll_fn(|_| self.poll_receive(&mut take)).await
+    }
+
+    /// Has waiting for datagrams fail once `after` has passed from now.
+    pub fn set_timeout(&self, after: Duration) {
+        let event = EventId::of_slot(self.slot, Direction::Read);
+        let state = &mut *self.core.state();
+        state.events[event].flags.clear(Flags::TIMED_OUT);
+        self.core.set_timeout(state, event, after);
+    }
+
     /// Receives what is there and gives each datagram to `take`; tells how many that were. Where nothing is
     /// there, has the running task resumed when something comes.
     ///
     /// # Errors
     /// What `recvmmsg(2)` reports: `ConnectionRefused` where a datagram that was sent found nobody there.
+    /// `TimedOut` when the time-out passed.
     pub fn poll_receive(&self, mut take: impl FnMut(&[u8])) -> Poll<io::Result<usize>> {
         let event = EventId::of_slot(self.slot, Direction::Read);
         loop {
@@ -95,7 +114,7 @@ impl DatagramSocket {
             }
             let mut answers = self.core.inner().outgoing.borrow().answers.take();
             let batch = answers.get_or_insert_with(|| ReceiveBatch::new(BATCH, LARGEST));
-            let received = self.receive(batch, event);
+            let received = self.receive_batch(batch, event);
             if let Ok(count) = received {
                 (0..count).for_each(|index| take(batch.bytes(index)));
             }
@@ -111,6 +130,9 @@ impl DatagramSocket {
     /// has had its share.
     fn is_ready(&self, event: EventId) -> io::Result<bool> {
         let state = &mut *self.core.state();
+        if state.events[event].flags.take(Flags::TIMED_OUT) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         if state.moved > BUDGET {
             self.core.give_way(state);
             return Ok(false);
@@ -126,7 +148,7 @@ impl DatagramSocket {
         Ok(false)
     }
 
-    fn receive(&self, batch: &mut ReceiveBatch, event: EventId) -> io::Result<usize> {
+    fn receive_batch(&self, batch: &mut ReceiveBatch, event: EventId) -> io::Result<usize> {
         let state = &mut *self.core.state();
         let Some(socket) = state.slots[self.slot].socket.as_ref() else { return Ok(0) };
         let received = batch.receive(socket.as_fd());

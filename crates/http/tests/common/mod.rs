@@ -67,7 +67,7 @@ fn work(settings: Settings, config: &Http, socket: TcpListener, orders: Receiver
     let plan = Plan::new(config, 1).expect("the config is right");
     let settings = Settings { buffer_size: plan.buffer_size(), backend: backend(), ..settings };
     let stats = Stats::private().expect("memory");
-    let shared = Shared { stats, mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(stats);
     let mut worker = Worker::new(settings, shared).expect("a worker can be made");
     let started = plan.start(worker.core()).expect("the plan can be started");
     let options = ListenerOptions {

@@ -19,8 +19,7 @@ pub const LONG: Duration = Duration::from_secs(20);
 pub const BACKENDS: [BackendKind; 3] = [BackendKind::Epoll, BackendKind::Poll, BackendKind::Select];
 
 pub fn worker(settings: Settings) -> Worker {
-    let shared =
-        Shared { stats: Stats::private().expect("memory"), mutex: None, balance: None, notifier: None };
+    let shared = Shared::alone(Stats::private().expect("memory"));
     Worker::new(settings, shared).expect("a worker")
 }
 
