@@ -236,6 +236,20 @@ fn what_ends_a_tunnel_is_the_reason() {
     access_log_says(&directory, "/reset 101 server_failed");
 }
 
+/// A worker that is killed counts nothing any more; the master does, and says what became of the worker.
+#[test]
+fn what_a_crash_takes_with_it_is_counted_too() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &config(&directory, &port));
+    let clients: Vec<Client> = (0..3).map(|_| Client::to(port.address())).collect();
+    eventually("they are accepted", || (drover.status().workers[0].connections == 3).then_some(()));
+    assert_eq!(closes(&drover, "internal_error"), 0);
+    drover_tests::process::send(drover.worker(), nix::sys::signal::Signal::SIGKILL);
+    eventually("they are counted", || (closes(&drover, "internal_error") == 3).then_some(()));
+    drover.log_line(&["was killed by SIGKILL"]);
+    drop(clients);
+}
+
 #[test]
 fn what_a_drain_cuts_short_was_shut_down() {
     let (directory, port) = (Directory::new(), Port::new());

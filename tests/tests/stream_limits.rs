@@ -1,7 +1,7 @@
 //! Who may connect, and how often: limits of connections and sessions for each client, counted over all workers.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 
 use drover_tests::datagrams::{UdpBackend, ask, socket};
 use drover_tests::stream_log::{eventually_lines, lines};
@@ -42,6 +42,55 @@ fn so_many_connections_at_once() {
     drop((open, other));
     drover.reload();
     assert!(is_passed(&connect(&port)), "a reload refuses nobody who may connect");
+}
+
+#[test]
+fn who_is_denied_is_passed_to_nobody() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echo());
+    let keys = "access = [\"deny 127.0.0.9\", \"allow 127.0.0.0/29\", \"deny all\"]";
+    let _drover = Drover::start(&directory, &proxy(&directory, &port, backend.address(), "", keys));
+    assert!(is_passed(&connect(&port)));
+    for denied in [9, 10] {
+        let client =
+            Client::connect_from(Ipv4Addr::new(127, 0, 0, denied), port.address()).expect("connects");
+        assert!(!is_passed(client.stream()), "127.0.0.{denied}");
+    }
+    let lines = eventually_lines(&directory, 3);
+    let refused = lines.iter().filter(|line| line.reason == "refused" && line.servers == ["-"]).count();
+    assert_eq!(refused, 2, "{lines:?}");
+}
+
+#[test]
+fn rules_are_about_the_client_that_a_proxy_connects_for() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), Backend::echo());
+    let listen = format!("listen = [{{ address = \"{}\", proxy_protocol = true }}]", port.address());
+    let keys = format!("{listen}\nproxy_pass = \"{}\"\naccess = [\"deny 192.0.2.0/24\"]", backend.address());
+    let _drover = Drover::start(&directory, &Config::new(&directory, 1).proxy(&keys));
+    for (client, passes) in [("192.0.2.7", false), ("198.51.100.7", true)] {
+        let mut stream = connect(&port);
+        let header = format!("PROXY TCP4 {client} 203.0.113.1 1000 2000\r\n");
+        stream.write_all(header.as_bytes()).expect("sent");
+        assert_eq!(is_passed(&stream), passes, "{client}");
+    }
+}
+
+#[test]
+fn datagrams_of_who_is_denied_are_dropped() {
+    let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
+    let listen = format!("listen = [{{ address = \"{}\", udp = true }}]", port.address());
+    let keys = format!(
+        "{listen}\nproxy_pass = \"{}\"\naccess = [\"allow 127.0.0.1\", \"deny all\"]",
+        backend.address()
+    );
+    let _drover = Drover::start(&directory, &Config::new(&directory, 1).proxy(&keys));
+    let denied = UdpSocket::bind("127.0.0.9:0").expect("a port");
+    denied.send_to(b"not me", port.address()).expect("sent");
+    let line = eventually_lines(&directory, 1).remove(0);
+    assert_eq!((line.reason.as_str(), line.servers.as_slice()), ("refused", ["-".to_owned()].as_slice()));
+    let (answer, _) = ask(&socket(), port.address().into(), b"me");
+    assert_eq!(answer, b"me");
+    denied.set_nonblocking(true).expect("set");
+    assert!(denied.recv(&mut [0; 100]).is_err(), "whoever is denied is not answered");
 }
 
 #[test]

@@ -8,12 +8,11 @@ use std::thread;
 
 use drover_tests::{Config, Directory, Drover, Port, binary, eventually, packages};
 
-#[test]
-fn it_shows_the_daemon_until_q_is_pressed() {
+/// `drover top` with these arguments shows the daemon that listens on the port, until q is pressed.
+#[track_caller]
+fn shows_the_daemon_until_q_is_pressed(arguments: &str, drover: &Drover, port: &Port) {
     // `script` runs a command in a terminal.
     let Some(script) = packages::tool_or_skip("script", "bsdutils") else { return };
-    let (directory, port) = (Directory::new(), Port::new());
-    let drover = Drover::start(&directory, &Config::new(&directory, 2).answering(&port));
     let viewer = binary::viewer();
     let path = format!(
         "{}:{}",
@@ -22,8 +21,7 @@ fn it_shows_the_daemon_until_q_is_pressed() {
     );
     // A terminal made for a pipe has no size.
     let size = "stty rows 24 columns 80";
-    let command =
-        format!("{size}; {} top --every 100ms -c {}", binary::drover().display(), drover.config().display());
+    let command = format!("{size}; {} top --every 100ms {arguments}", binary::drover().display());
     let mut terminal = Command::new(script)
         .args(["-qfec", &command, "/dev/null"])
         .env("PATH", path)
@@ -50,6 +48,28 @@ fn it_shows_the_daemon_until_q_is_pressed() {
     terminal.stdin.take().expect("a pipe").write_all(b"q").expect("the terminal takes keys");
     let status = eventually("it ends", || terminal.try_wait().expect("our child"));
     assert!(status.success());
+}
+
+#[test]
+fn it_shows_the_daemon_of_a_config() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let drover = Drover::start(&directory, &Config::new(&directory, 2).answering(&port));
+    let arguments = format!("-c {}", drover.config().display());
+    shows_the_daemon_until_q_is_pressed(&arguments, &drover, &port);
+}
+
+#[test]
+fn it_shows_the_daemon_of_an_nginx_conf() {
+    let (directory, port) = (Directory::new(), Port::new());
+    let text = format!(
+        "worker_processes 2;\npid drover.pid;\nevents {{ }}\nhttp {{\n    access_log off;\n    \
+         server {{ listen {}; return 204; }}\n}}\n",
+        port.address()
+    );
+    let drover = Drover::try_start_nginx_conf(&directory, &text, &[]);
+    let drover = drover.unwrap_or_else(|failure| panic!("{failure:?}"));
+    let arguments = format!("--nginx-conf {} -p {}", drover.config().display(), directory.path().display());
+    shows_the_daemon_until_q_is_pressed(&arguments, &drover, &port);
 }
 
 #[test]

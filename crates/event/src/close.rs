@@ -68,7 +68,7 @@ drover_sys::named_words! {
         Drained = "drained",
         /// The worker ended before it did: `shutdown_timeout` had passed, or it was told to stop at once.
         Shutdown = "shutdown",
-        /// A fault of drover's own, or of the system: the log has more.
+        /// A fault of drover's own, or of the system, or its worker crashed: the log has more.
         InternalError = "internal_error",
     }
 }

@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use tracing::debug;
 
 use crate::accept;
-use crate::connection::{Holder, PeerAddress, Phase};
+use crate::connection::{Connection, Holder, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
@@ -123,8 +123,38 @@ impl Core {
             Target::Unix(_) => PeerAddress::Unix,
         };
         self.begin_connection(state, slot, peer, Phase::WaitingUpstream);
+        if matches!(target, Target::Internet(_)) {
+            state.slots[slot].held_back = HeldBack::FromSecond;
+        }
         Some(Stream::new(self.clone(), slot))
     }
+}
+
+/// Whether the kernel may hold back what is sent until the peer has acknowledged what was sent before (`TCP_NODELAY`
+/// of tcp(7) ends that). Nothing is before what is sent first, so a connection that sends once needs no call for it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum HeldBack {
+    /// It may not, or cannot.
+    #[default]
+    Never,
+    /// Nothing was sent yet.
+    FromSecond,
+    /// Something was.
+    FromNow,
+}
+
+/// Has the kernel send what is sent next at once.
+#[inline]
+pub(crate) fn hurry(connection: &mut Connection) {
+    connection.held_back = match connection.held_back {
+        HeldBack::Never => return,
+        HeldBack::FromSecond => HeldBack::FromNow,
+        HeldBack::FromNow => {
+            // Without it everything is sent all the same.
+            let _ = connection.socket.as_ref().map(|socket| setsockopt(socket, TcpNoDelay, &true));
+            HeldBack::Never
+        }
+    };
 }
 
 impl Stream {
@@ -190,7 +220,6 @@ fn open(target: &Target, source: Option<SocketAddr>) -> nix::Result<(OwnedFd, Ad
         Target::Internet(address) => {
             let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
             let socket = open(family)?;
-            setsockopt(&socket, TcpNoDelay, &true)?;
             if let Some(source) = source {
                 setsockopt(&socket, IpBindAddressNoPort, &true)?;
                 bind(socket.as_raw_fd(), &SockaddrStorage::from(source))?;

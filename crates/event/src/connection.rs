@@ -14,6 +14,7 @@ use tracing::warn;
 
 use crate::clock::Millis;
 use crate::close::{CloseReason, Noted};
+use crate::connect::HeldBack;
 use crate::event::Direction;
 pub use crate::phase::Phase;
 use crate::token::Token;
@@ -104,6 +105,7 @@ pub(crate) struct Connection {
     pub(crate) asked: Option<Asked>,
     /// The first receive was tried on the listener's hope that data is there already.
     pub(crate) hopeful: bool,
+    pub(crate) held_back: HeldBack,
     /// Which of the worker's listeners: the one this is, or the one that accepted it.
     pub(crate) listener: u32,
     /// Who keeps it while no task does; [`NONE`] otherwise.
@@ -130,6 +132,7 @@ impl Connection {
             idle: None,
             asked: None,
             hopeful: false,
+            held_back: HeldBack::default(),
             listener: NONE,
             keeper: NONE,
             end: Noted::NOTHING,
@@ -309,11 +312,11 @@ impl Slots {
             .then_some(token.index())
     }
 
-    /// Puts the slot at the end of the reusable list, or takes it off; tells whether the list changed.
-    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) -> bool {
+    /// Puts the slot at the end of the reusable list, or takes it off.
+    pub(crate) fn set_idle(&mut self, slot: u32, idle: Option<Idle>) {
         let was = std::mem::replace(&mut self[slot].idle, idle);
         match (was, idle) {
-            (Some(_), Some(_)) | (None, None) => return false,
+            (Some(_), Some(_)) | (None, None) => {}
             (None, Some(_)) => {
                 let tail = self.reusable.tail;
                 self[slot].previous = tail;
@@ -338,7 +341,6 @@ impl Slots {
                 self.reusable.len -= 1;
             }
         }
-        true
     }
 
     /// Whether lending has to reclaim idle connections: at most a sixteenth of the slots is free.

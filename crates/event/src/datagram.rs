@@ -28,6 +28,7 @@ use nix::sys::socket::{SockaddrStorage, getsockname};
 use tracing::{debug, error, warn};
 
 use crate::accept::reclaim;
+use crate::close::CloseReason;
 use crate::connection::{Holder, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::event::{Direction, EventId, Flags};
@@ -260,7 +261,9 @@ fn begin(core: &Core, key: Key, fingerprint: u64) -> Option<(u32, Rc<dyn Datagra
         core.stats().count_accept(listener.number);
     }
     let Some(slot) = core.lend(state, None, Holder::Peer) else {
-        error!(peer = %key.peer, "no slot is free and none can be reclaimed: the datagram is dropped");
+        core.stats().count_close(CloseReason::NoSlot);
+        let reason = CloseReason::NoSlot.name();
+        error!(peer = %key.peer, reason, "no slot is free and none can be reclaimed: the datagram is dropped");
         return None;
     };
     let peer = PeerAddress::Internet(key.peer);

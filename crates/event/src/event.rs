@@ -9,6 +9,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::backend::Report;
 use crate::connection::{NONE, release};
 use crate::core::Core;
 use crate::posted::{Link, Links};
@@ -78,6 +79,18 @@ impl Flags {
     pub(crate) const END: Flags = Flags(1 << 4);
     /// This is a listener's read event: under the mutex it goes to the accept queue.
     pub(crate) const ACCEPT: Flags = Flags(1 << 5);
+    /// Beside [`END`](Flags::END): it is an error, or both directions are shut.
+    pub(crate) const BROKEN: Flags = Flags(1 << 6);
+    /// The kernel reported urgent data, and nothing has shown since that they were passed.
+    pub(crate) const URGENT: Flags = Flags(1 << 7);
+
+    /// The flags that a report implies.
+    pub(crate) fn of_report(report: &Report) -> Flags {
+        let end = if report.ended { Flags::END } else { Flags::default() };
+        let broken = if report.broken { Flags::BROKEN } else { Flags::default() };
+        let urgent = if report.urgent { Flags::URGENT } else { Flags::default() };
+        Flags::READY | end | broken | urgent
+    }
 
     /// Whether any of `other` is set.
     pub(crate) const fn has(self, other: Flags) -> bool {

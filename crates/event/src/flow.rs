@@ -8,9 +8,8 @@
 //! A flow receives only after it has sent everything it holds, so a slow receiver holds up its sender
 //! and costs at most one scratch buffer, or one kernel pipe.
 //!
-//! [`carry`] is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
+//! [`carry`](crate::carry) is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -52,7 +51,7 @@ pub enum Carrying {
     Copy,
 }
 
-/// What [`carry`] carries.
+/// What [`carry`](crate::carry) carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How many bytes; `u64::MAX` for all until the sender's end.
@@ -64,47 +63,6 @@ pub struct Load {
     pub receiving: Patience,
     /// How long the receiver is.
     pub sending: Patience,
-}
-
-/// What was carried.
-#[derive(Debug)]
-pub struct Carried {
-    /// Bytes that were sent on.
-    pub moved: u64,
-    /// How it ended.
-    pub end: CarryEnd,
-}
-
-/// How a [`carry`] ended.
-#[derive(Debug)]
-pub enum CarryEnd {
-    /// All bytes are sent on.
-    Whole {
-        /// More came behind them, and was dropped.
-        excess: bool,
-    },
-    /// The sender ended its stream before.
-    Ended,
-    /// Receiving failed, or timed out.
-    Receiving(StreamError),
-    /// Sending failed, or timed out.
-    Sending(StreamError),
-}
-
-/// Passes bytes from one connection to another, copying or splicing, until there are as many as wanted.
-/// The time-out that was set to receive stays set.
-pub async fn carry(from: &Stream, to: &Stream, load: Load) -> Carried {
-    let mut flow = Flow::new(from, to, Carrying::Adaptive, load);
-    flow.note_activity();
-    let end = poll_fn(|context| flow.poll(context)).await;
-    let end = match end {
-        Ok(()) if flow.ended && flow.left > 0 => CarryEnd::Ended,
-        Ok(()) => CarryEnd::Whole { excess: flow.excess },
-        Err(Stop { receiving: true, error }) => CarryEnd::Receiving(error),
-        Err(Stop { receiving: false, error }) => CarryEnd::Sending(error),
-    };
-    to.clear_write_timeout();
-    Carried { moved: flow.moved, end }
 }
 
 /// An error, and whether it was met on the side that is received from.
@@ -147,7 +105,7 @@ pub(crate) struct Flow<'a> {
     pub(crate) receiving: Waited,
     pub(crate) sending: Waited,
     /// Bytes still to be received.
-    left: u64,
+    pub(crate) left: u64,
     /// The rate that the flow is held to.
     pub(crate) pace: Option<Pace>,
     /// The rate allows nothing now.
@@ -155,9 +113,12 @@ pub(crate) struct Flow<'a> {
     held: Held,
     /// Reads in a row that filled the scratch buffer, or pieces in a row that were small.
     streak: u8,
+    /// The last read found nothing although something was reported, as a splice does before urgent data where the
+    /// backend reports none.
+    futile: bool,
     /// The sender has ended its stream.
     pub(crate) ended: bool,
-    excess: bool,
+    pub(crate) excess: bool,
     /// Where this is one of two: the receiver sends too, and has more time to do so when it receives.
     pub(crate) paired: bool,
     pub(crate) moved: u64,
@@ -177,6 +138,7 @@ impl<'a> Flow<'a> {
             paused: false,
             held: Held::Bytes { bytes: Vec::new(), sent: 0 },
             streak: 0,
+            futile: false,
             ended: false,
             excess: false,
             paired: false,
@@ -247,18 +209,32 @@ impl<'a> Flow<'a> {
     fn receive(&mut self, allowed: usize) -> Result<(), Stop> {
         let received = match &self.held {
             Held::Bytes { .. } => self.receive_copying(allowed)?,
+            // Splicing does not pass urgent data.
+            Held::Piped { .. } if self.from.has_urgent() => {
+                self.copy_on();
+                return Ok(());
+            }
             Held::Piped { pipe, .. } => {
                 let most = self.room(SPLICE_MOST.min(allowed));
                 match self.from.try_splice_in(&pipe.sink, most) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                    // That is the end, or urgent data: receiving tells.
+                    Ok(0) => {
+                        self.copy_on();
+                        return Ok(());
+                    }
                     result => Some(result.map_err(Stop::receiving)?),
                 }
             }
         };
+        if received.is_none() && std::mem::replace(&mut self.futile, true) {
+            self.copy_on();
+        }
         match received {
             None => return Ok(()),
             Some(0) => self.ended = true,
             Some(count) => {
+                self.futile = false;
                 self.note_activity();
                 self.left -= count as u64;
                 if let Some(pace) = &mut self.pace {
@@ -292,6 +268,7 @@ impl<'a> Flow<'a> {
         if count == 0 {
             return Ok(Some(0));
         }
+        self.ended = self.from.ends_behind(count, asked);
         self.excess |= count as u64 > self.left;
         let count = self.room(count);
         let sent = match self.to.try_send(&scratch[..count], false) {
@@ -349,7 +326,11 @@ impl<'a> Flow<'a> {
     fn settle(&mut self) {
         let store = &self.from.core().inner().pipes;
         match &self.held {
-            Held::Bytes { .. } if self.carrying == Carrying::Adaptive && self.streak >= FULL_READS => {
+            Held::Bytes { .. }
+                if self.carrying == Carrying::Adaptive
+                    && self.streak >= FULL_READS
+                    && !self.from.has_urgent() =>
+            {
                 // Without a pipe (descriptors have run out) copying goes on.
                 if let Ok(pipe) = store.take_pipe() {
                     debug!(connection = self.from.number(), "the flow splices");
@@ -358,14 +339,21 @@ impl<'a> Flow<'a> {
                 }
             }
             Held::Piped { .. } if self.streak >= SMALL_PIECES => {
-                debug!(connection = self.from.number(), "the flow copies");
-                self.release();
-                self.streak = 0;
+                self.copy_on();
             }
             // Memory that a slow receiver took is not kept.
             Held::Bytes { .. } => self.release(),
             Held::Piped { .. } => {}
         }
+    }
+
+    /// Copies from now on; nothing is held.
+    fn copy_on(&mut self) {
+        if matches!(self.held, Held::Piped { .. }) {
+            debug!(connection = self.from.number(), "the flow copies");
+        }
+        self.release();
+        self.streak = 0;
     }
 
     /// Gives back what the flow holds its bytes in; a pipe that is not empty is closed.

@@ -21,7 +21,6 @@ use crate::connection::{Asked, Connection, Idle, NONE, Phase};
 use crate::core::{Core, State};
 use crate::event::{Direction, EventId, Flags};
 use crate::readiness;
-use crate::stats::Gauge;
 use crate::stream::Stream;
 use crate::task;
 use crate::token::Token;
@@ -98,7 +97,6 @@ impl Core {
         event.handler = task::resume_waiting;
         event.flags.clear(Flags::WAITING);
         self.change_phase(&mut state.slots[slot], Phase::WaitingUpstream);
-        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
     /// The phase of a connection other than the one that is served.
@@ -135,7 +133,6 @@ impl Core {
         }
         self.set_timeout(state, read, timeout);
         state.slots.set_idle(slot, Some(Idle::Further));
-        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
         let connection = &mut state.slots[slot];
         connection.keeper = keeper.0;
         self.change_phase(connection, Phase::Idle);

@@ -76,7 +76,6 @@ impl Core {
         }
         drop(state.slots.give_back(slot));
         self.stats().set(Gauge::FreeSlots, u64::from(state.slots.free()));
-        self.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
     }
 
     /// Counts why a connection that was accepted has ended.
@@ -171,7 +170,7 @@ impl Core {
             if !reported || !event.flags.has(Flags::ACTIVE) {
                 continue;
             }
-            event.flags.set(if report.ended { Flags::READY | Flags::END } else { Flags::READY });
+            event.flags.set(Flags::of_report(&report));
             let (flags, handler) = (event.flags, event.handler);
             let accepts = flags.has(Flags::ACCEPT);
             // A level-triggered backend would report it again and again until somebody receives.

@@ -91,6 +91,7 @@ impl PipeTerms {
 /// them fails, or nothing moves for too long. The last end is passed on by closing both streams, which is for the
 /// caller to do.
 pub async fn pipe(left: &Stream, right: &Stream, terms: PipeTerms) -> Piped {
+    left.hope_for_first();
     let mut pipe = Pipe::new(left, right, terms);
     let mut alarm = left.core().task_alarm();
     let end = poll_fn(|context| {

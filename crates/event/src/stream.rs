@@ -18,10 +18,11 @@ use drover_sys::socket;
 use nix::errno::Errno;
 use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::sockopt::Linger;
-use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, recv, send, setsockopt, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getsockname, send, setsockopt, shutdown};
 
 use crate::clock::Millis;
 use crate::close::CloseReason;
+use crate::connect;
 use crate::connection::{Connection, Holder, Idle, NONE, PeerAddress, Phase};
 use crate::core::{Core, State};
 use crate::error::StreamError;
@@ -135,56 +136,6 @@ impl Stream {
         self.core.state().end_of(self.slot)
     }
 
-    /// Receives what is there, at most `buffer.len()` bytes. `Ok(0)` is the end of the peer's
-    /// stream.
-    ///
-    /// A receive that fills less than the buffer has drained the socket, and the next waiting
-    /// operation waits without trying again; unless the end was reported already, which the next
-    /// receive has to see.
-    ///
-    /// # Errors
-    /// `WouldBlock` when nothing is there, else what `recv(2)` reports.
-    pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let wanted = buffer.len();
-        self.receiving(wanted, |socket| Ok(recv(socket.as_raw_fd(), buffer, MsgFlags::empty())?))
-    }
-
-    /// Receives by `call` and takes note of what it moved; fewer than `wanted` bytes mean that the
-    /// socket is drained.
-    pub(crate) fn receiving(
-        &self,
-        wanted: usize,
-        call: impl FnOnce(&OwnedFd) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let state = &mut *self.core.state();
-        let result = call(descriptor(state, self.slot)?);
-        let connection = &mut state.slots[self.slot];
-        if std::mem::take(&mut connection.hopeful)
-            && let Some(Some(listener)) = state.listeners.get_mut(connection.listener as usize)
-        {
-            listener.hope.tried(result.is_ok());
-        }
-        let flags = &mut state.events[EventId::of_slot(self.slot, Direction::Read)].flags;
-        match &result {
-            Ok(count) => {
-                if *count < wanted && !flags.has(Flags::END) {
-                    flags.clear(Flags::READY);
-                }
-                if connection.holder == Holder::Peer {
-                    connection.received += *count as u64;
-                    self.core.stats().add(Counter::BytesReceived, *count as u64);
-                }
-                state.moved += count;
-                if *count == 0 && wanted > 0 {
-                    connection.note_end(None);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => flags.clear(Flags::READY),
-            Err(error) => connection.note_end(Some(error)),
-        }
-        result
-    }
-
     /// Sends as much of `bytes` as the socket takes; `more` says that further bytes follow at once,
     /// so that the kernel fills its packets (`MSG_MORE`).
     ///
@@ -222,6 +173,7 @@ impl Stream {
     /// Sends by `call` and takes note of what it moved.
     pub(crate) fn sending(&self, call: impl FnOnce(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
         let state = &mut *self.core.state();
+        connect::hurry(&mut state.slots[self.slot]);
         let result = call(descriptor(state, self.slot)?);
         match &result {
             Ok(count) => {
@@ -384,7 +336,7 @@ impl Drop for Stream {
     }
 }
 
-fn descriptor(state: &State, slot: u32) -> io::Result<&OwnedFd> {
+pub(crate) fn descriptor(state: &State, slot: u32) -> io::Result<&OwnedFd> {
     // A stream owns its slot, so the descriptor is there; without it this is what the kernel says.
     state.slots[slot].socket.as_ref().ok_or_else(|| Errno::EBADF.into())
 }

@@ -10,7 +10,6 @@ use crate::connection::{Asked, Idle};
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
 use crate::readiness;
-use crate::stats::Gauge;
 use crate::stream::{BUDGET, Stream};
 
 /// Waits for one direction of a stream. Made by [`Stream::readable`] and its like.
@@ -69,7 +68,6 @@ impl Future for Readiness<'_> {
         waiting.task = state.tasks.running();
         if self.idle.is_some() {
             state.slots.set_idle(slot, self.idle);
-            core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
         }
         core.inner().armed.set(true);
         Poll::Pending
@@ -79,11 +77,7 @@ impl Future for Readiness<'_> {
 impl Drop for Readiness<'_> {
     fn drop(&mut self) {
         if self.idle.is_some() {
-            let core = self.stream.core();
-            let state = &mut *core.state();
-            if state.slots.set_idle(self.stream.slot(), None) {
-                core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
-            }
+            self.stream.core().state().slots.set_idle(self.stream.slot(), None);
         }
     }
 }

@@ -139,6 +139,8 @@ impl Worker {
         stats.set(Gauge::TurnStarted, 0);
         let waited = {
             let state = &mut *self.core.state();
+            // Once a turn: connections stop and begin to wait at each request.
+            stats.set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
             if sleep_ms != Some(0) && state.slots.are_many_free() {
                 state.cut();
             }

@@ -193,7 +193,14 @@ impl Simulated {
         if notified {
             let _ = nix::unistd::read(&self.notifier, &mut [0; 8]);
             let (token, readable) = (Token::NOTIFIER, true);
-            self.script.report(Report { token, readable, writable: false, ended: false });
+            self.script.report(Report {
+                token,
+                readable,
+                writable: false,
+                ended: false,
+                broken: false,
+                urgent: false,
+            });
         }
         let busy = self.ready || notified;
         self.worker.turn().expect("a turn");

@@ -71,24 +71,28 @@ impl Kit {
         self.scripted.turn();
     }
 
-    fn assert_ended(&self, kept: Kept, end: KeptEnd) {
+    /// As others see it, who look between two turns.
+    fn reusable(&mut self) -> u64 {
+        self.scripted.turn();
+        self.core().stats().gauge(Gauge::ReusableConnections)
+    }
+
+    fn assert_ended(&mut self, kept: Kept, end: KeptEnd) {
         assert_eq!(self.ends.0.take(), [(kept, end)]);
-        assert_eq!(self.core().open_connections(), 0);
-        assert_eq!(self.core().stats().gauge(Gauge::ReusableConnections), 0);
+        assert_eq!((self.core().open_connections(), self.reusable()), (0, 0));
         assert_eq!(self.core().take_kept(kept, SECOND).err(), Some(KeptEnd::Closed), "the name is stale");
     }
 }
 
 #[test]
 fn a_kept_stream_is_idle_and_reusable_and_comes_back_as_it_was() {
-    let (kit, stream) = Kit::new();
+    let (mut kit, stream) = Kit::new();
     let number = stream.number();
     let kept = kit.keep(stream);
-    let stats = |gauge| kit.core().stats().gauge(gauge);
-    assert_eq!((kit.core().open_connections(), stats(Gauge::ReusableConnections)), (1, 1));
+    assert_eq!((kit.core().open_connections(), kit.reusable()), (1, 1));
     assert_eq!(kit.core().stats().in_phase(Phase::Idle), 1);
     let stream = kit.core().take_kept(kept, SECOND).expect("a stream");
-    assert_eq!((stream.number(), stats(Gauge::ReusableConnections)), (number, 0));
+    assert_eq!((stream.number(), kit.reusable()), (number, 0));
     assert_eq!(kit.core().stats().in_phase(Phase::WaitingUpstream), 1);
     assert!(kit.core().take_kept(kept, SECOND).is_err(), "it is somebody's already");
     drop(stream);
@@ -118,7 +122,7 @@ fn what_ends_it_is_told() {
     kit.scripted.turn();
     kit.assert_ended(kept, KeptEnd::TimedOut);
 
-    let (kit, stream) = Kit::new();
+    let (mut kit, stream) = Kit::new();
     let kept = kit.keep(stream);
     kit.core().drain();
     kit.assert_ended(kept, KeptEnd::Asked(Asked::Drain));

@@ -4,11 +4,15 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use drover_event::{BackendKind, Carrying, ConnectFailure, PipeEnd, PipeTerms, Stream, Target, pipe};
+use nix::libc;
+use nix::sys::socket::sockopt::TcpCork;
+use nix::sys::socket::{MsgFlags, send, setsockopt};
 use support::Closure;
 use support::running::Running;
 
@@ -188,6 +192,43 @@ fn bulk_that_turns_into_messages_and_back_passes_unharmed() {
                 server.read_exact(&mut buffer[..5]).expect("receiving");
                 assert_eq!(&buffer[..5], b"small");
             }
+        }
+    });
+}
+
+/// Sends text with an urgent byte within, all in one packet.
+fn send_urgent(client: &TcpStream, before: &[u8], behind: &[u8]) {
+    setsockopt(client, TcpCork, &true).expect("set");
+    for (bytes, flags) in [(before, 0), (b"!", libc::MSG_OOB), (behind, 0)] {
+        let flags = MsgFlags::from_bits_retain(flags);
+        assert_eq!(send(client.as_raw_fd(), bytes, flags).expect("sending"), bytes.len());
+    }
+    setsockopt(client, TcpCork, &false).expect("set");
+}
+
+#[test]
+fn what_follows_urgent_data_passes_in_a_lull_and_at_the_end() {
+    each(|kind, carrying| {
+        // None, and enough to splice.
+        for bulk in [0, 4 << 20] {
+            let (backend, target) = listener();
+            let (running, _outcome) = proxy(kind, target, LIMIT, carrying);
+            let (client, mut server) = connect(&running, &backend);
+            let mut writing = client.try_clone().expect("clone");
+            let writer = std::thread::spawn(move || writing.write_all(&vec![7; bulk]).expect("sending"));
+            server.read_exact(&mut vec![0; bulk]).expect("receiving");
+            writer.join().expect("writer");
+            let mut buffer = [0; 6];
+            for _ in 0..3 {
+                send_urgent(&client, b"abc", b"def");
+                server.read_exact(&mut buffer).expect("what was behind");
+                assert_eq!(&buffer, b"abcdef");
+            }
+            send_urgent(&client, b"abc", b"def");
+            client.shutdown(Shutdown::Write).expect("half-close");
+            let mut rest = Vec::new();
+            server.read_to_end(&mut rest).expect("receiving");
+            assert_eq!(rest, b"abcdef", "{kind:?}, {carrying:?}, after {bulk}");
         }
     });
 }

@@ -311,6 +311,8 @@ fn a_report_for_the_previous_holder_of_a_slot_is_dropped() {
         readable: true,
         writable: true,
         ended: true,
+        broken: false,
+        urgent: false,
     });
     scripted.turn();
     assert_eq!(log.take(), ["begin 1", "end 1", "begin 2"]);
@@ -371,6 +373,8 @@ fn a_short_receive_means_drained_unless_the_end_was_reported() {
         readable: true,
         writable: false,
         ended: true,
+        broken: false,
+        urgent: false,
     });
     scripted.turn();
     assert_eq!(log.take(), ["begin 1", "receive 1", "end 1"]);

@@ -1,34 +1,10 @@
-//! Who is let in by address, and which address a client has behind proxies.
+//! Which address a client has behind proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::{self, AccessRule, Peers};
+use crate::config::{self, Peers};
 use crate::h1::head::Head;
 use crate::networks::Networks;
-
-/// What `access` says about a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    Allowed,
-    Denied,
-    /// No rule is about it.
-    Unsaid,
-}
-
-/// The first rule that is about the client decides. Who has no address came over a unix socket.
-pub(crate) fn decide(rules: &[AccessRule], client: Option<IpAddr>) -> Access {
-    let client = client.map(|address| address.to_canonical());
-    let fits = |rule: &&AccessRule| match (rule.peers, client) {
-        (None, _) | (Some(Peers::Unix), None) => true,
-        (Some(Peers::Network(network)), Some(client)) => network.contains(&client),
-        _ => false,
-    };
-    match rules.iter().find(fits) {
-        Some(AccessRule { allow: true, .. }) => Access::Allowed,
-        Some(_) => Access::Denied,
-        None => Access::Unsaid,
-    }
-}
 
 /// Peers, by their addresses.
 #[derive(Debug)]
@@ -126,22 +102,6 @@ mod tests {
     use crate::config::RealIp;
     use crate::h1::head::{Limits, Status};
     use drover_config::Leaf;
-
-    #[test]
-    fn the_first_rule_that_fits_decides() {
-        let rules: Vec<AccessRule> = ["deny 10.0.0.13", "allow 10.0.0.0/8", "allow unix:", "deny all"]
-            .map(|text| AccessRule::parse(text).expect("a rule"))
-            .to_vec();
-        let decide = |rules: &[AccessRule], text: &str| decide(rules, text.parse().ok());
-        assert_eq!(decide(&rules, "10.0.0.13"), Access::Denied);
-        assert_eq!(decide(&rules, "::ffff:10.0.0.14"), Access::Allowed);
-        assert_eq!(decide(&rules, ""), Access::Allowed);
-        assert_eq!(decide(&rules, "2001:db8::1"), Access::Denied);
-        assert_eq!(decide(&rules[..1], "10.0.0.14"), Access::Unsaid);
-        for wrong in ["", "allow", "permit all", "allow 10.0.0.0/40", "deny x"] {
-            assert!(AccessRule::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 
     fn client(config: &RealIp, peer: &str, fields: &str) -> String {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");

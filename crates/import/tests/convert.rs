@@ -184,6 +184,26 @@ fn what_guarded_a_place_is_never_just_left_out() {
 }
 
 #[test]
+fn who_is_let_into_a_stream_is_said_there() {
+    let streams = |text: &str| converted(&format!("stream {{ {text} }}"));
+    let pass = "listen 127.0.0.1:1; proxy_pass 10.0.0.1:1;";
+    let inner = streams(&format!("server {{ {pass} deny 10.0.0.13; allow 10.0.0.0/8; deny all; }}"));
+    let want = "access = [\"deny 10.0.0.13\", \"allow 10.0.0.0/8\", \"deny all\"]";
+    assert!(inner.text.contains(want), "{}", inner.text);
+    assert!(inner.report.is_complete(), "{}", inner.text);
+    let both = streams(&format!("deny all; server {{ {pass} }} server {{ {pass} allow all; }}"));
+    let (first, second) = both
+        .text
+        .split_once("[[stream.servers]]")
+        .expect("a server")
+        .1
+        .split_once("[[stream.servers]]")
+        .expect("two");
+    assert!(first.contains("access = [\"deny all\"]"), "{first}");
+    assert!(second.contains("access = [\"allow all\"]"), "what is inside stands for all: {second}");
+}
+
+#[test]
 fn whom_to_trust_goes_where_they_say_whom_they_connect_for() {
     let http = |text: &str| {
         let text = converted(&format!("http {{ {text} }}")).text;

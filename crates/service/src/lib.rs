@@ -2,6 +2,7 @@
 //!
 //! * [`accept`]: accept strategies as the config names them, and the [`Listener`]s that a service asks for;
 //! * [`access_log`] and [`Logs`]: lines that are gathered and written without ever making anybody wait;
+//! * [`access`]: who is let in by address;
 //! * [`template`]: texts with variables, such as the formats of access logs; each service has its own
 //!   [`Variable`]s;
 //! * [`output`]: writing to pipes, terminals and sockets without waiting;
@@ -15,6 +16,7 @@
 //! service.
 
 pub mod accept;
+pub mod access;
 pub mod access_log;
 pub mod check;
 pub mod limits;

@@ -10,6 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use drover_config::{Located, ServerAddress, Size};
+use drover_event::PeerAddress;
+use drover_service::access::{self, Access, AccessRule};
 use drover_service::access_log::{LogPlan, Target as LogTarget};
 use drover_service::log_format::{Escape, LogFormat};
 use drover_service::{Listener, Names, Probes, TemplateError};
@@ -107,10 +109,18 @@ pub(crate) struct Server {
     /// By which servers are told who the client is.
     pub(crate) proxy_protocol: Option<Version>,
     pub(crate) server_probes: Option<Probes>,
+    pub(crate) access: Vec<AccessRule>,
     pub(crate) limits: Applied,
     pub(crate) upload_rate: Option<NonZeroU64>,
     pub(crate) download_rate: Option<NonZeroU64>,
     pub(crate) log: Option<LogUse>,
+}
+
+impl Server {
+    /// Whether the rules about addresses let a client in.
+    pub(crate) fn lets_in(&self, client: PeerAddress) -> bool {
+        access::decide(&self.access, client.ip()) != Access::Denied
+    }
 }
 
 /// A log as a server uses it.
@@ -216,6 +226,7 @@ impl<'a> Compiler<'a> {
             responses: config.responses,
             proxy_protocol: config.proxy_protocol.as_ref().map(|version| **version),
             server_probes: config.server_keepalive.as_ref().map(KeepAlive::probes),
+            access: config.access.clone(),
             limits: self.limits.applied(config)?,
             upload_rate: rate(config.upload_rate),
             download_rate: rate(config.download_rate),

@@ -105,8 +105,11 @@ async fn begin(tunnel: &mut Tunnel, first: &mut Vec<u8>) -> Result<(), CloseReas
     connect(tunnel, upstream.ok_or(CloseReason::UnknownName)?).await
 }
 
-/// Counts the connection towards the limits that apply.
+/// Lets the client in or not, and counts the connection towards the limits that apply.
 fn admit(client: &Stream, record: &Record, server: &Server) -> Result<Vec<Held>, CloseReason> {
+    if !server.lets_in(record.client) {
+        return Err(CloseReason::Refused);
+    }
     if server.limits.is_empty() {
         return Ok(Vec::new());
     }

@@ -130,9 +130,12 @@ async fn run(exchange: &mut Exchange) -> CloseReason {
 }
 
 impl Exchange {
-    /// Counts the session towards the limits that apply.
+    /// Lets the client in or not, and counts the session towards the limits that apply.
     fn admit(&mut self, core: &Core) -> Result<(), CloseReason> {
         let server = self.record.server();
+        if !server.lets_in(self.record.client) {
+            return Err(CloseReason::Refused);
+        }
         if !server.limits.is_empty() {
             let held = self.record.worker.plan.limits.admit(core, &server.limits, &self.record);
             self.held = held.ok_or(CloseReason::Refused)?;

@@ -10,6 +10,8 @@ use nix::sys::signal::SigSet;
 pub const IN: u32 = libc::EPOLLIN as u32;
 /// Writable (`EPOLLOUT`).
 pub const OUT: u32 = libc::EPOLLOUT as u32;
+/// Urgent data are there (`EPOLLPRI`).
+pub const PRI: u32 = libc::EPOLLPRI as u32;
 /// An error is pending (`EPOLLERR`).
 pub const ERR: u32 = libc::EPOLLERR as u32;
 /// Both directions are shut (`EPOLLHUP`).

@@ -10,6 +10,8 @@ use nix::sys::signal::SigSet;
 pub const IN: i16 = libc::POLLIN;
 /// Writable.
 pub const OUT: i16 = libc::POLLOUT;
+/// Urgent data are there.
+pub const PRI: i16 = libc::POLLPRI;
 /// An error is pending.
 pub const ERR: i16 = libc::POLLERR;
 /// Both directions are shut.

@@ -218,13 +218,18 @@ fn lagging(worker: &WorkerView, now: Now) -> Option<Finding> {
 
 fn short_of_slots(worker: &WorkerView) -> Option<Finding> {
     let free = worker.gauge(Gauge::FreeSlots);
-    (free <= worker.slots / 16).then(|| {
+    has_few_slots(worker).then(|| {
         let text = format!(
             "worker {} has {free} of {} slots free: raise [events] worker_connections or shorten the time-outs",
             worker.number, worker.slots
         );
         Finding::of(worker, About::Slots, text)
     })
+}
+
+/// So few that idle connections have to make room.
+fn has_few_slots(worker: &WorkerView) -> bool {
+    worker.gauge(Gauge::FreeSlots) <= worker.slots / 16
 }
 
 fn short_of_descriptors(worker: &WorkerView) -> Option<Finding> {

@@ -83,6 +83,19 @@ fn a_worker_that_holds_most_connections_is_said() {
 }
 
 #[test]
+fn a_full_worker_beside_an_empty_one_is_said_however_few_its_connections_are() {
+    let full = |free: u64| {
+        seen(&format!("full-{free}"), |board, blocks| {
+            blocks[1].stats().set(Gauge::OpenConnections, 40);
+            blocks[1].stats().set(Gauge::FreeSlots, free);
+            list(board, "127.0.0.1:80", Strategy::Exclusive, vec![1]);
+        })
+    };
+    assert!(sentences(&full(2)).contains("worker 1 holds 100 % of 40 connections; accept = \"balanced\""));
+    assert_eq!(sentences(&full(400)), "");
+}
+
+#[test]
 fn a_hanging_worker_is_said_with_its_connection_and_phase() {
     let hanging = seen("hanging", |_, blocks| {
         blocks[0].stats().set(Gauge::TurnStarted, 2_000);

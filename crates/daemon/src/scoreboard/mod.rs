@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use drover_event::{AcceptMutex, Gauge, Phase, Stats};
+use drover_event::{AcceptMutex, CloseReason, Gauge, Phase, Stats};
 use drover_sys::memory::SharedWords;
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -191,10 +191,23 @@ impl Scoreboard {
             let total = &self.words[TOTALS_AT + word];
             total.store(total.load(Relaxed).wrapping_add(ended), Relaxed);
         }
+        let cut = &self.words[TOTALS_AT + Stats::close_word(CloseReason::InternalError)];
+        cut.store(cut.load(Relaxed).wrapping_add(self.cut_short(base)), Relaxed);
         let identity = identity_at(block.index);
         let (identity, counts) = (identity..identity + IDENTITY_WORDS, base..base + STATS_WORDS);
         identity.chain(counts).for_each(|word| self.words[word].store(0, Relaxed));
         self.bump(Master::FoldSequence);
+    }
+
+    /// How many connections and sessions the worker of this block began and did not end: those that a crash took with
+    /// it.
+    fn cut_short(&self, base: usize) -> u64 {
+        let sum = |words: &mut dyn Iterator<Item = usize>| -> u64 {
+            words.map(|word| self.words[base + word].load(Relaxed)).sum()
+        };
+        let begun = sum(&mut (0..Stats::LISTENERS).map(Stats::accepts_word));
+        let ended = sum(&mut CloseReason::ALL.iter().map(|&reason| Stats::close_word(reason)));
+        begun.saturating_sub(ended)
     }
 
     /// Counts the end of a worker.

@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use drover_sys::epoll::{EDGE, ERR, EXCLUSIVE, Epoll, HUP, IN, OUT, Operation, RDHUP};
+use drover_sys::epoll::{EDGE, ERR, EXCLUSIVE, Epoll, HUP, IN, OUT, Operation, PRI, RDHUP};
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
@@ -16,7 +16,7 @@ use super::{Backend, Kind, Mode, Registration, Report, as_timeout};
 use crate::event::Direction;
 use crate::token::Token;
 
-const READ_MASK: u32 = IN | RDHUP;
+const READ_MASK: u32 = IN | PRI | RDHUP;
 
 /// One worker's epoll instance.
 pub struct EpollBackend {
@@ -108,9 +108,11 @@ fn report(mask: u32, token: Token) -> Report {
     let broken = mask & (ERR | HUP) != 0;
     Report {
         token,
-        readable: broken || mask & (IN | RDHUP) != 0,
+        readable: broken || mask & (IN | PRI | RDHUP) != 0,
         writable: broken || mask & OUT != 0,
         ended: broken || mask & RDHUP != 0,
+        broken,
+        urgent: mask & PRI != 0,
     }
 }
 
@@ -121,11 +123,13 @@ mod tests {
     #[test]
     fn errors_and_hang_ups_wake_both_directions() {
         let token = Token::new(1, 1);
-        let both = Report { token, readable: true, writable: true, ended: true };
+        let both = Report { token, readable: true, writable: true, ended: true, broken: true, urgent: false };
         assert_eq!(report(ERR, token), both);
         assert_eq!(report(HUP, token), both);
-        assert_eq!(report(IN, token), Report { writable: false, ended: false, ..both });
-        assert_eq!(report(IN | RDHUP, token), Report { writable: false, ..both });
+        let read = Report { writable: false, ended: false, broken: false, ..both };
+        assert_eq!(report(IN, token), read);
+        assert_eq!(report(PRI, token), Report { urgent: true, ..read });
+        assert_eq!(report(IN | RDHUP, token), Report { ended: true, ..read });
         assert_eq!(report(OUT | ERR, token), both);
     }
 }

@@ -69,6 +69,10 @@ pub struct Report {
     pub writable: bool,
     /// The peer's stream has ended, or an error is pending: receiving will tell.
     pub ended: bool,
+    /// It is more than that the peer's stream has ended: what is received may not be all that it sent.
+    pub broken: bool,
+    /// Urgent data are among what can be received, before which a receive stops short (tcp(7)).
+    pub urgent: bool,
 }
 
 /// The table. Errors are those of the system call behind each action.

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use drover_sys::poll::{ERR, HUP, IN, INVALID, OUT, PollList, RDHUP};
+use drover_sys::poll::{ERR, HUP, IN, INVALID, OUT, PRI, PollList, RDHUP};
 use nix::sys::signal::SigSet;
 use tracing::debug;
 
@@ -70,7 +70,7 @@ impl PollBackend {
 }
 
 fn mask(reading: bool, writing: bool) -> i16 {
-    let read = if reading { IN | RDHUP } else { 0 };
+    let read = if reading { IN | PRI | RDHUP } else { 0 };
     read | if writing { OUT } else { 0 }
 }
 
@@ -137,9 +137,11 @@ impl Backend for PollBackend {
             let broken = found & (ERR | HUP | INVALID) != 0;
             reports.push(Report {
                 token,
-                readable: wanted & IN != 0 && (broken || found & (IN | RDHUP) != 0),
+                readable: wanted & IN != 0 && (broken || found & (IN | PRI | RDHUP) != 0),
                 writable: wanted & OUT != 0 && (broken || found & OUT != 0),
                 ended: broken || found & RDHUP != 0,
+                broken,
+                urgent: found & PRI != 0,
             });
         }
         Ok(())

@@ -111,6 +111,8 @@ impl Script {
                 readable: direction == Direction::Read,
                 writable: direction == Direction::Write,
                 ended: false,
+                broken: false,
+                urgent: false,
             });
         }
     }

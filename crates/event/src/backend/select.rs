@@ -124,7 +124,14 @@ impl Backend for SelectBackend {
             if readable || writable {
                 left -= usize::from(readable) + usize::from(writable);
                 let token = self.tokens[descriptor as usize];
-                reports.push(Report { token, readable, writable, ended: false });
+                reports.push(Report {
+                    token,
+                    readable,
+                    writable,
+                    ended: false,
+                    broken: false,
+                    urgent: false,
+                });
             }
         }
         Ok(())

@@ -9,10 +9,9 @@ use super::{SPARE_MOST, Sessions, detach, gather};
 use crate::clock::Millis;
 use crate::close::CloseReason;
 use crate::connection::{Idle, PeerAddress, Phase};
-use crate::core::{Core, State};
+use crate::core::Core;
 use crate::error::StreamError;
 use crate::event::{Direction, EventId, Flags};
-use crate::stats::Gauge;
 
 /// The datagrams between one local and one remote address. Dropping it ends the session: the next
 /// datagram between the two begins another.
@@ -114,21 +113,15 @@ impl Session {
             if spare.len() < SPARE_MOST {
                 spare.push(emptied);
             }
-            self.set_idle(state, None);
+            state.slots.set_idle(self.slot, None);
             return Poll::Ready(Ok(()));
         }
         state.events[event].flags.set(Flags::WAITING);
         state.events[event].task = state.tasks.running();
-        self.set_idle(state, idle);
+        // Whoever was idle longest is asked first: a session that receives goes to the end of the list.
+        state.slots.set_idle(self.slot, idle);
         self.core.inner().armed.set(true);
         Poll::Pending
-    }
-
-    /// Whoever was idle longest is asked first: a session that receives goes to the end of the list.
-    fn set_idle(&self, state: &mut State, idle: Option<Idle>) {
-        if state.slots.set_idle(self.slot, idle) {
-            self.core.stats().set(Gauge::ReusableConnections, u64::from(state.slots.reusable()));
-        }
     }
 
     /// Sends a datagram before the turn ends. Whether it arrives nobody knows.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use drover_config::{Leaf, Located};
-use ipnet::IpNet;
 
 use super::Expression;
 
@@ -80,43 +79,6 @@ impl Leaf for Share {
         match part {
             0 => format!("{whole}%"),
             part => format!("{whole}.{}%", format!("{part:02}").trim_end_matches('0')),
-        }
-    }
-}
-
-/// A network, or a single address as the network of it alone.
-///
-/// # Errors
-/// What is wrong with the text, in a few words.
-pub(crate) fn network(text: &str) -> Result<IpNet, String> {
-    let network = text.parse().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
-    network.map_err(|_| "neither an address nor a network".to_owned())
-}
-
-/// A peer whose word is trusted: a network, or everybody on a unix socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Peers {
-    /// Those of a network.
-    Network(IpNet),
-    /// Those on a unix socket.
-    Unix,
-}
-
-impl Leaf for Peers {
-    const TYPE: &'static str = "network";
-    const HELP: &'static str = "an address \"192.0.2.7\", a network \"10.0.0.0/8\", or \"unix:\"";
-
-    fn parse(text: &str) -> Result<Peers, String> {
-        match text {
-            "unix:" => Ok(Peers::Unix),
-            text => network(text).map(Peers::Network),
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Peers::Network(network) => network.to_string(),
-            Peers::Unix => "unix:".to_owned(),
         }
     }
 }

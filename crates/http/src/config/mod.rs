@@ -28,9 +28,11 @@ use std::time::Duration;
 
 use drover_config::{Located, Size};
 use drover_service::LogFormatConfig;
+pub(crate) use drover_service::access::network;
+pub use drover_service::access::{AccessRule, Peers};
 use drover_upstream::config::Upstream;
 
-pub use access::{AccessRule, RealIp};
+pub use access::RealIp;
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
 pub use basic_auth::BasicAuth;
 pub use compression::{Coding, Compression};
@@ -40,8 +42,8 @@ pub use headers::{HeaderChange, Headers};
 pub use limit::{AtOnce, ConnectionLimit, LimitConnections, LimitRequests, RequestLimit};
 pub use listen::{Listen, Listener};
 pub use location::{Location, Nested, Return};
-pub use map::{Map, MapPattern, Peers};
-pub(crate) use map::{WHOLE, network};
+pub(crate) use map::WHOLE;
+pub use map::{Map, MapPattern};
 pub use path_match::PathMatch;
 pub use proxy::{Failure, Forwarded, Proxy, ProxyPass, RequestHeaders};
 pub use rule::{Condition, Rule, Then};

@@ -1,11 +1,11 @@
 //! The gate of a location: limits, and who is let in by address. By password: see `identify`.
 
+use drover_service::access::{self, Access};
 use drover_service::limits::Verdict;
 
 use super::connection::Conversation;
 use super::route::Course;
 use super::work::Work;
-use crate::access::{self, Access};
 use crate::plan::Gate;
 use crate::variables::Template;
 

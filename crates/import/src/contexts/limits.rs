@@ -13,6 +13,7 @@ const fn row(directive: &'static str, becomes: &'static str, levels: &'static [L
 }
 
 const INSIDE: &[Level] = &[Server, Location];
+const ACCESS: &[Level] = &[Server, Location, StreamServer];
 
 pub(super) const ROWS: &[Row] = &[
     row("limit_req_zone", "request_limits", &[Http], How::By(request_limit)),
@@ -24,8 +25,8 @@ pub(super) const ROWS: &[Row] = &[
     row("limit_req_log_level", "refusals are warnings", &[Http], How::Nothing),
     row("limit_conn_log_level", "refusals are warnings", &[Http], How::Nothing),
     row("limit_rate", "drover has no limit on the speed of a response", &[Http], How::Unsupported),
-    row("allow", "access", INSIDE, How::By(access)),
-    row("deny", "access", INSIDE, How::By(access)),
+    row("allow", "access", ACCESS, How::By(access)),
+    row("deny", "access", ACCESS, How::By(access)),
     row("auth_basic", "basic_auth", INSIDE, How::By(realm)),
     row("auth_basic_user_file", "basic_auth_users", INSIDE, How::By(users)),
     row("auth_request", "drover asks nobody else about a request", INSIDE, How::Guard),

@@ -56,8 +56,6 @@ pub(super) const ROWS: &[Row] = &[
         SERVER,
         How::By(real_ip),
     ),
-    row("allow", "drover's streams let everybody in", SERVER, How::Guard),
-    row("deny", "drover's streams let everybody in", SERVER, How::Guard),
     row("return", "streams are passed on and not answered", EITHER, How::Unsupported),
     row("ssl_certificate", "drover does not speak TLS", EITHER, How::Unsupported),
     row("ssl_certificate_key", "drover does not speak TLS", EITHER, How::Unsupported),

@@ -18,6 +18,8 @@ use drover_service::LogFormatConfig;
 use drover_upstream::config::Upstream;
 use drover_upstream::proxy_protocol::Version;
 
+pub use drover_service::access::AccessRule;
+
 pub use access_log::{AccessLog, BUILT_IN_LOG_FORMATS};
 pub use limit::{AcceptLimit, ConnectionLimit, LimitAccepts, LimitConnections};
 pub use listen::{KeepAlive, Listen};
@@ -83,6 +85,9 @@ drover_config::table! {
         /// Silence after which the kernel probes whether a server is still there (SO_KEEPALIVE).
         #[example = "\"60s\""]
         pub server_keepalive: Option<KeepAlive> = None,
+        /// Who is let in by address, the first rule that fits decides: "allow 10.0.0.0/8", "deny all"
+        #[example = "[\"allow 10.0.0.0/8\", \"deny all\"]"]
+        pub access: Vec<AccessRule> = Vec::new(),
         /// Limits of connections and sessions at once that apply.
         #[example = "[{ limit = \"per_client\", most = 10 }]"]
         pub limit_connections: Vec<LimitConnections> = Vec::new(),

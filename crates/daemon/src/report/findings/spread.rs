@@ -3,7 +3,7 @@
 use drover_event::{Gauge, Strategy};
 
 use super::super::serving;
-use super::{About, Finding};
+use super::{About, Finding, has_few_slots};
 use crate::scoreboard::{ListenerView, Snapshot, Transport, WorkerView};
 
 /// Fewer connections, or accepts, than this say nothing about how they are spread.
@@ -26,7 +26,9 @@ fn uneven_connections(snapshot: &Snapshot) -> Option<Finding> {
     let sum: u64 = serving(snapshot).map(open).sum();
     let fullest = serving(snapshot).max_by_key(|worker| open(worker))?;
     let share = open(fullest) as f64 / sum as f64;
-    (workers > 1 && sum >= ENOUGH_CONNECTIONS && share * workers as f64 >= UNEVEN).then(|| {
+    // Where one worker has no room, that the others have some matters however few these are.
+    let matters = sum >= ENOUGH_CONNECTIONS || has_few_slots(fullest);
+    (workers > 1 && matters && share * workers as f64 >= UNEVEN).then(|| {
         let remedy = match snapshot.listeners.iter().any(could_be_balanced) {
             true => "accept = \"balanced\" would even this out",
             false => "new ones go to the others; `drover reload` would have all of them begin anew",
