@@ -93,6 +93,29 @@ fn a_server_may_refuse_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_server_changes_to_nothing_that_was_not_asked_for() {
+    for (fields, status) in [
+        ("Upgrade: websocket\r\n", 101),
+        ("Upgrade: WebSocket\r\n", 101),
+        ("Upgrade: h2c\r\n", 502),
+        ("Upgrade: websocket, h2c\r\n", 502),
+        ("Upgrade: \r\n", 502),
+        ("", 502),
+    ] {
+        let backend = HttpBackend::new(move |connection| {
+            if connection.request().is_some() {
+                connection
+                    .send(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{fields}\r\n"));
+            }
+        });
+        let proxying = Proxying::to(&backend);
+        let mut client = proxying.client();
+        client.send(request("GET", "/", UPGRADE));
+        assert_eq!(client.head_response().status, status, "{fields}");
+    }
+}
+
+#[test]
 fn only_what_is_allowed_is_asked_for() {
     let backend = HttpBackend::echoing();
     let proxying = Proxying::to(&backend);

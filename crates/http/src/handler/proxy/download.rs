@@ -21,6 +21,7 @@ use crate::h1::body::Body;
 use crate::h1::complete::Changes;
 use crate::h1::framing::Framing;
 use crate::h1::head::Status;
+use crate::h1::name::Name;
 use crate::h1::response_head::ResponseHead;
 use crate::response::Fate;
 
@@ -181,7 +182,9 @@ impl Download<'_> {
     }
 
     fn upgrade(&mut self, head: &[u8], rest: &[u8]) -> Result<Next, Fault> {
-        if !self.proxy.forward.upgrades(self.asked.head, self.asked.about.bytes) {
+        // RFC 9110, 7.8 and 15.2.2: to what it changes is said, and was asked for.
+        let protocol = self.head.field(head, Name::Upgrade).unwrap_or_default();
+        if !self.proxy.forward.upgrades_to(protocol, self.asked.head, self.asked.about.bytes) {
             return Err(Fault::Upgrade);
         }
         let before = self.output.len();

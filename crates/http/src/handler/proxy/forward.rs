@@ -106,6 +106,13 @@ impl Forward {
             && self.upgrade_fields(head, bytes).next().is_some()
     }
 
+    /// Whether the client asks for a change to these protocols, and may.
+    pub(crate) fn upgrades_to(&self, protocols: &[u8], head: &Head, bytes: &[u8]) -> bool {
+        let asked_for =
+            |own: &[u8]| self.upgrade_fields(head, bytes).any(|protocol| protocol.eq_ignore_ascii_case(own));
+        self.upgrades(head, bytes) && options(protocols).next().is_some() && options(protocols).all(asked_for)
+    }
+
     /// The protocols asked for that are allowed.
     fn upgrade_fields<'a>(&'a self, head: &'a Head, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let lists = head.fields.iter().filter(|field| field.id == Name::Upgrade);
