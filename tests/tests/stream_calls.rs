@@ -60,10 +60,10 @@ fn a_connection_takes_thirteen_beside_waiting() {
     }
     eventually_lines(&directory, ROUNDS);
     // How often it waits depends on what comes together. A build for debugging asks whether a descriptor is open before
-    // it closes it.
+    // it closes it. The files of logs are looked at now and then, and a first receive may be tried in vain.
     let mut calls = strace.calls();
     calls.retain(|call| !["epoll_pwait", "fcntl"].contains(&call.name.as_str()));
-    assert!(calls.len() <= 13 * ROUNDS + 10, "{} calls: {:?}", calls.len(), names(&calls));
+    assert!(calls.len() <= 13 * ROUNDS + 30, "{} calls: {:?}", calls.len(), names(&calls));
 }
 
 fn names(calls: &[Call]) -> Vec<&str> {
