@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
+use crate::wait::{Patience, SOON};
+
 /// Room for what comes while the machine is busy with something else.
 const BUFFER: usize = 8 << 20;
 
@@ -140,8 +142,8 @@ impl Flows {
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let answered = |answers: &[BTreeSet<u32>]| answers.iter().map(|numbers| numbers.len() as u64).sum();
-        let last = Instant::now();
-        while answered(&answers) < sent && last.elapsed() < Duration::from_secs(5) {
+        let mut patience = Patience::new(SOON);
+        while answered(&answers) < sent && patience.lasts() {
             self.receive(&mut answers);
             thread::sleep(Duration::from_millis(2));
         }

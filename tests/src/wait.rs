@@ -8,6 +8,9 @@ pub const SOON: Duration = Duration::from_secs(15);
 
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// What passes at most between two looks of somebody who is not held up.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// Asks `probe` until it has an answer, at most [`SOON`] long.
 ///
 /// # Panics
@@ -25,13 +28,36 @@ pub fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
 /// When the deadline passes: `what` did not happen.
 #[track_caller]
 pub fn eventually_within<T>(deadline: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
+    let mut patience = Patience::new(deadline);
     loop {
+        let lasts = patience.lasts();
         if let Some(answer) = probe() {
             return answer;
         }
-        assert!(start.elapsed() < deadline, "within {deadline:?} this did not happen: {what}");
+        assert!(lasts, "within {deadline:?} this did not happen: {what}");
         thread::sleep(PAUSE);
+    }
+}
+
+/// How long something is waited for. While the machine itself stands still nothing can happen, and nothing counts.
+#[derive(Debug)]
+pub struct Patience {
+    left: Duration,
+    looked: Instant,
+}
+
+impl Patience {
+    /// Lasts for so long.
+    pub fn new(time: Duration) -> Patience {
+        Patience { left: time, looked: Instant::now() }
+    }
+
+    /// Whether there is some left. To be asked again and again.
+    pub fn lasts(&mut self) -> bool {
+        let passed = self.looked.elapsed().min(MOMENT);
+        self.looked = Instant::now();
+        self.left = self.left.saturating_sub(passed);
+        !self.left.is_zero()
     }
 }
 

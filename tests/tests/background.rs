@@ -1,9 +1,8 @@
 //! Ways to run it: in the background, as one process, under a small limit of descriptors.
 
-use std::time::Duration;
-
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, binary, eventually, process};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
@@ -86,7 +85,7 @@ fn logs_may_be_json() {
         .answering(&port);
     let mut drover = Drover::start(&directory, &config);
     drover.signal(Signal::SIGTERM);
-    assert!(drover.wait(Duration::from_secs(5)).success());
+    assert!(drover.wait(SOON).success());
     let text = directory.read("drover.log");
     assert!(text.lines().count() >= 2, "{text}");
     for line in text.lines() {

@@ -130,7 +130,7 @@ fn a_stopped_worker_with_the_fewest_connections_holds_up_nobody() {
     for _ in 0..12 {
         let mut client = Client::to(port.address());
         // Far less than the time after which a kernel or a person gives up.
-        client.set_patience(Duration::from_secs(2));
+        client.set_patience(Duration::from_secs(10));
         client.ask("/pid");
         held.take(client);
     }

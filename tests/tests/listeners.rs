@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use drover_tests::http::{get, request};
+use drover_tests::wait::SOON;
 use drover_tests::{Client, Config, Directory, Drover, Port, eventually, sockets};
 
 #[test]
@@ -97,7 +98,7 @@ fn a_unix_socket_is_made_and_removed() {
     drover.reload();
     assert!(talk(UnixStream::connect(&path).expect("connects")).ends_with("ok\n"));
     drover.signal(nix::sys::signal::Signal::SIGTERM);
-    assert!(drover.wait(Duration::from_secs(5)).success());
+    assert!(drover.wait(SOON).success());
     assert!(!path.exists());
 }
 

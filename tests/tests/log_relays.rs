@@ -95,7 +95,7 @@ fn what_is_longer_than_a_datagram_comes_whole() {
     let drover = Drover::start(&directory, &config);
     entry(&journal, "generation 1 serves");
     // A datagram takes what the send buffer does: 208 KiB, unless the system says otherwise.
-    let key = "x".repeat(1 << 21);
+    let key = "x".repeat(1 << 19);
     config.events(&format!("{key} = 1")).write(&directory);
     drover.signal(Signal::SIGHUP);
     let long = entry_in_a_file(&journal);

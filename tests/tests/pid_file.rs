@@ -1,10 +1,10 @@
 //! The pid file, and a second daemon beside a running one.
 
 use std::fs;
-use std::time::Duration;
 
 use drover_tests::daemon::Surroundings;
 use drover_tests::http::get;
+use drover_tests::wait::SOON;
 use drover_tests::{Config, Directory, Drover, Port};
 use nix::sys::signal::Signal;
 
@@ -16,7 +16,7 @@ fn it_holds_the_masters_pid_as_long_as_the_master_lives() {
     drover.reload();
     assert_eq!(directory.read("drover.pid"), format!("{}\n", drover.master()));
     drover.signal(Signal::SIGTERM);
-    assert!(drover.wait(Duration::from_secs(5)).success());
+    assert!(drover.wait(SOON).success());
     assert!(!directory.join("drover.pid").exists());
 }
 

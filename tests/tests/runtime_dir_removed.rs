@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::process::Output;
-use std::time::Duration;
 
 use drover_tests::http::get;
+use drover_tests::wait::SOON;
 use drover_tests::{Config, Directory, Drover, Port, binary};
 
 fn command(drover: &Drover, name: &str) -> Output {
@@ -38,7 +38,7 @@ fn everything_works_on_without_the_directory() {
 
     let stop = command(&drover, "stop");
     assert!(stop.status.success(), "{}", String::from_utf8_lossy(&stop.stderr));
-    assert!(drover.wait(Duration::from_secs(5)).success());
+    assert!(drover.wait(SOON).success());
     let status = command(&drover, "status");
     assert!(String::from_utf8_lossy(&status.stderr).contains("no drover runs"), "{status:?}");
 }

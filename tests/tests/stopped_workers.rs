@@ -23,7 +23,7 @@ fn the_accept_mutex_goes_to_another_worker() {
     process::send(holder, Signal::SIGSTOP);
     drover.log_line(&[&format!("(process {holder})"), "was stopped by SIGSTOP", "the accept mutex"]);
     let mut client = Client::to(port.address());
-    client.set_patience(Duration::from_secs(5));
+    client.set_patience(Duration::from_secs(10));
     assert_eq!(client.get("/").text(), "ok\n", "the other worker accepts");
     process::send(holder, Signal::SIGCONT);
     drover.log_line(&[&format!("(process {holder})"), "goes on"]);
@@ -45,7 +45,7 @@ fn a_reload_does_not_wait_for_it() {
     }
     drover.reload_begun();
     let mut client = Client::to(port.address());
-    client.set_patience(Duration::from_secs(5));
+    client.set_patience(Duration::from_secs(10));
     assert_eq!(client.get("/").text(), "ok\n");
     // Let go, they do as they were told meanwhile.
     for worker in &workers {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use drover_tests::datagrams::{Flows, Tally, UdpBackend};
+use drover_tests::datagrams::{Flows, Tally, UdpBackend, socket};
 use drover_tests::masters::{gone, named, quit, upgrade, workers};
 use drover_tests::{Config, Directory, Drover, Port, eventually, process};
 use nix::sys::signal::Signal;
@@ -28,16 +28,20 @@ impl Setup {
     }
 
     fn with(more: &str) -> Setup {
+        Setup::at("127.0.0.1", more)
+    }
+
+    fn at(ip: &str, more: &str) -> Setup {
         let (directory, port, backend) = (Directory::new(), Port::new(), UdpBackend::echo());
-        let config = Config::new(&directory, 2).proxy(&format!(
-            "listen = [{{ address = \"{}\", udp = true }}]\nproxy_pass = \"{}\"\n{more}",
-            port.address(),
-            backend.address()
-        ));
-        let drover = Drover::start(&directory, &config);
+        let drover = Drover::start(&directory, &config(&directory, &port, &backend, (ip, 2, more)));
         let setup = Setup { drover, directory, port, backend, old: Flows::new(0, FLOWS), flows: FLOWS };
         run(&setup.old, setup.port.address().into(), "at the start");
         setup
+    }
+
+    /// What is configured from now on.
+    fn configure(&self, ip: &str, workers: u32) {
+        config(&self.directory, &self.port, &self.backend, (ip, workers, "")).write(&self.directory);
     }
 
     /// Does something while the clients of before go on and others come; then others come once more.
@@ -70,10 +74,35 @@ impl Setup {
         eventually("they have noticed", || left_alone().then_some(()));
     }
 
+    /// Clients come until each of the workers of a master serves some.
+    fn all_get_sessions(&self, master: Pid, count: usize) {
+        let mut clients = Vec::new();
+        eventually("all workers have sessions", || {
+            clients.push(socket());
+            let client = clients.last()?;
+            client.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+            client.send_to(b"?", self.port.address()).expect("sent");
+            client.recv(&mut [0; 8]).ok()?;
+            let (status, ours) = (self.drover.status(), workers(master));
+            let is_busy = |pid: &Pid| {
+                status.workers.iter().any(|worker| worker.pid == pid.as_raw() && worker.connections > 0)
+            };
+            (ours.iter().filter(|pid| is_busy(pid)).count() == count).then_some(())
+        });
+    }
+
     fn leaves(&self, master: Pid) {
         assert!(process::send(master, Signal::SIGQUIT));
         self.drover.log_line(&[&format!("{master} master"), "SIGQUIT"]);
     }
+}
+
+fn config(directory: &Directory, port: &Port, backend: &UdpBackend, how: (&str, u32, &str)) -> Config {
+    let (ip, workers, more) = how;
+    let server = backend.address();
+    Config::new(directory, workers).proxy(&format!(
+        "listen = [{{ address = \"{ip}:{port}\", udp = true }}]\nproxy_pass = \"{server}\"\n{more}"
+    ))
 }
 
 #[track_caller]
@@ -209,4 +238,53 @@ fn the_new_master_is_killed_while_nobody_has_a_session() {
     process::send(new, Signal::SIGKILL);
     run(&setup.old, setup.port.address().into(), "sessions of the old one");
     assert!(setup.drover.log_lines(&["reading beside them"]).is_empty(), "nobody is waited for");
+}
+
+/// None of its further sockets gets datagrams before somebody reads them, nor closes with what waits there.
+#[test]
+fn the_new_master_with_more_workers_leaves() {
+    let mut setup = Setup::start();
+    setup.configure("127.0.0.1", 4);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the new one leaves", |_| quit(new));
+    setup.assert_whole();
+}
+
+#[test]
+fn the_new_master_with_more_workers_is_killed() {
+    let mut setup = Setup::start();
+    let old = named(&setup.directory);
+    setup.configure("127.0.0.1", 4);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the workers of the old one leave", |_| process::send(old, Signal::SIGWINCH));
+    setup.meanwhile("the new one is killed", |_| process::send(new, Signal::SIGKILL));
+    setup.meanwhile("it is gone", |_| ());
+    setup.assert_whole();
+}
+
+#[test]
+fn the_old_master_leaves_to_more_workers() {
+    let mut setup = Setup::start();
+    let old = named(&setup.directory);
+    setup.configure("127.0.0.1", 4);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the old one leaves", |setup| setup.leaves(old));
+    setup.assert_whole();
+    setup.all_get_sessions(new, 4);
+}
+
+/// The kernel would prefer the sockets of the new one, which does not read yet.
+#[test]
+fn the_new_master_has_a_narrower_address() {
+    let mut setup = Setup::at("0.0.0.0", "");
+    let old = named(&setup.directory);
+    setup.configure("127.0.0.1", 2);
+    let new = setup.meanwhile("both serve", |setup| upgrade(&setup.directory));
+    setup.meanwhile("the new one leaves", |_| quit(new));
+    let new = upgrade(&setup.directory);
+    setup.meanwhile("both serve again", |_| ());
+    setup.leaves(old);
+    setup.all_get_sessions(new, 2);
+    setup.meanwhile("the old one has sessions", |_| ());
+    setup.assert_whole();
 }

@@ -208,6 +208,9 @@ impl Master {
         let Some(Reload::Starting { candidate, .. }) = self.reload.take() else { return };
         let mut candidate = *candidate;
         let surplus = candidate.sockets.commit();
+        if !self.upgrade.shares_sockets() {
+            candidate.sockets.join_datagrams();
+        }
         let mut before = std::mem::replace(&mut self.generation, candidate);
         let timeout = before.config.process.shutdown_timeout;
         // Another master that has the same sockets says what was turned away there.

@@ -127,7 +127,7 @@ struct Group {
     passed: bool,
     /// The file of a unix socket, removed by whoever lets go last.
     path: Option<Rc<OwnedPath>>,
-    /// How many sockets at the end wait for the commit to be bound: sockets for datagrams that are new.
+    /// How many sockets at the end wait to be bound: sockets for datagrams that are new.
     unbound: usize,
 }
 
@@ -148,6 +148,8 @@ pub(crate) struct Sockets {
     left: BTreeSet<Address>,
     /// Sockets for datagrams of addresses that are gone; see [`datagrams`].
     kept: BTreeMap<Address, Vec<Rc<OwnedFd>>>,
+    /// Another master has handed sockets over, whose workers read datagrams.
+    shared: bool,
 }
 
 /// What one worker inherits for one address.
@@ -203,13 +205,14 @@ impl Sockets {
         let left = held.left.iter().chain(gone.iter().copied());
         prepared.left = left.filter(|address| !wanted.contains_key(*address)).cloned().collect();
         prepared.kept = datagrams::keep(held, wanted);
+        prepared.shared = held.shared;
         Ok(prepared)
     }
 
     /// Makes these the sockets in use: options are set, new sockets take part. Whether there is a surplus,
     /// which has to be [steered away from](Sockets::steer_away) and released.
     pub(crate) fn commit(&mut self) -> bool {
-        for (address, group) in &mut self.groups {
+        for (address, group) in self.groups.iter_mut().filter(|(address, _)| !address.udp) {
             if let Err(error) = group.commit(address) {
                 warn!("cannot change the listen sockets of {address}: {error}");
             }
@@ -332,9 +335,6 @@ impl Sockets {
 
 impl Group {
     fn commit(&mut self, address: &Address) -> io::Result<()> {
-        if address.udp {
-            return datagrams::commit(self, address);
-        }
         let Some(first) = self.sockets.first() else { return Ok(()) };
         if self.before.take().is_some_and(|before| self.is_steered(before)) {
             end_steering(first)?;

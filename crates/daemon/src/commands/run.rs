@@ -250,6 +250,7 @@ fn alone(
     let block = seat.block.clone();
     block.begin();
     first.sockets.commit();
+    first.sockets.join_datagrams();
     board.show_listeners(&first.sockets.listed(&first.strategies), std::iter::empty::<OwnedFd>(), 1);
     board.set_generation(1, 1);
     board.set_state(crate::scoreboard::MasterState::Serving);

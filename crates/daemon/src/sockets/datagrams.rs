@@ -2,7 +2,10 @@
 //!
 //! The kernel keeps a client on one socket of a group as long as the group stays as it is. So a group never
 //! shrinks: where there are fewer workers than before, some read several sockets. Where there are more, the
-//! new sockets join at the commit and not before: until then nobody reads them.
+//! new sockets join once the new workers serve and not before: until then nobody reads them. While another master
+//! serves on the same sockets its workers read them, and none of the new ones: those join when it leaves. Should
+//! this master leave first, the group is as the other one knows it. The same holds for all sockets of an address that
+//! a wider one of the other master's covers: they would take from it what nobody reads.
 //!
 //! The sockets of an address that is gone get datagrams as long as workers of before hold them for their
 //! sessions. So they are kept for as long: if the address comes back they are its sockets again. And where a wider
@@ -17,6 +20,7 @@ use std::rc::Rc;
 use drover_config::ListenAddress;
 use drover_event::Ports;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
+use tracing::warn;
 
 use super::{Address, Group, Inherited, Sockets, Wanted};
 
@@ -29,7 +33,8 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// # Errors
 /// What the system refuses; `held` is as it was.
 pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::Result<Group> {
-    let old = held.groups.get(address).map(|group| &group.sockets).or_else(|| held.kept.get(address));
+    let before = held.groups.get(address);
+    let old = before.map(|group| &group.sockets).or_else(|| held.kept.get(address));
     let mut group = Group {
         sockets: old.cloned().unwrap_or_default(),
         surplus: Vec::new(),
@@ -38,10 +43,16 @@ pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::
         before: None,
         passed: false,
         path: None,
-        unbound: 0,
+        unbound: before.map_or(0, |group| group.unbound),
     };
     let place = place_of(address)?;
-    let is_new = group.sockets.is_empty();
+    let is_covered =
+        held.shared && held.groups.keys().chain(held.kept.keys()).any(|wide| wide.covers(address));
+    let is_new = group.sockets.is_empty() && !is_covered;
+    if group.sockets.is_empty() && is_covered {
+        // Whether there is such an address here is known at once all the same.
+        bind(&unbound(address, place)?, SocketAddr::new(place.ip(), 0))?;
+    }
     if is_new {
         group.sockets.push(Rc::new(open_first(held, address, place)?));
     }
@@ -58,10 +69,13 @@ pub(super) fn prepare(held: &Sockets, address: &Address, wanted: Wanted) -> io::
 }
 
 /// Has the new sockets of a group take part.
-pub(super) fn commit(group: &mut Group, address: &Address) -> io::Result<()> {
-    let first_new = group.sockets.len() - std::mem::take(&mut group.unbound);
+fn join(group: &mut Group, address: &Address) -> io::Result<()> {
     let place = place_of(address)?;
-    group.sockets[first_new..].iter().try_for_each(|socket| bind(socket, place))
+    while group.unbound > 0 {
+        bind(&group.sockets[group.sockets.len() - group.unbound], place)?;
+        group.unbound -= 1;
+    }
+    Ok(())
 }
 
 /// The sockets of addresses that are gone, once `wanted` is what there is.
@@ -70,9 +84,11 @@ pub(super) fn keep(
     wanted: &BTreeMap<Address, Wanted>,
 ) -> BTreeMap<Address, Vec<Rc<OwnedFd>>> {
     let groups = held.groups.iter().filter(|(address, _)| address.udp);
-    let groups = groups.map(|(address, group)| (address, &group.sockets));
-    let gone = held.kept.iter().chain(groups).filter(|(address, _)| !wanted.contains_key(*address));
-    gone.map(|(address, sockets)| (address.clone(), sockets.clone())).collect()
+    let groups =
+        groups.map(|(address, group)| (address, &group.sockets[..group.sockets.len() - group.unbound]));
+    let kept = held.kept.iter().map(|(address, sockets)| (address, sockets.as_slice()));
+    let gone = kept.chain(groups).filter(|(address, _)| !wanted.contains_key(*address));
+    gone.map(|(address, sockets)| (address.clone(), sockets.to_vec())).collect()
 }
 
 /// No worker of before is left that reads what was kept. What the workers that there are read stays.
@@ -100,6 +116,16 @@ pub(super) fn for_worker(sockets: &Sockets, number: usize, workers: usize) -> Ve
 }
 
 impl Sockets {
+    /// Has new sockets for datagrams take part: the workers that have them read, or are about to.
+    pub(crate) fn join_datagrams(&mut self) {
+        self.shared = false;
+        for (address, group) in self.groups.iter_mut().filter(|(address, _)| address.udp) {
+            if let Err(error) = join(group, address) {
+                warn!("{} of the sockets of {address} get no datagrams: {error}", group.unbound);
+            }
+        }
+    }
+
     /// The ports on which datagrams are received.
     pub(crate) fn datagram_ports(&self) -> Ports {
         self.groups.keys().filter_map(Address::port).filter(|(_, udp)| *udp).map(|(port, _)| port).collect()
@@ -181,15 +207,20 @@ mod tests {
     }
 
     #[test]
-    fn a_group_grows_at_the_commit_and_never_shrinks() {
+    fn a_group_grows_when_it_is_told_and_never_shrinks() {
         let address = address();
         let mut two = Sockets::prepare(&Sockets::default(), &wanted(&address, 2)).expect("prepared");
         assert!(!two.commit());
+        two.join_datagrams();
         let both = spread(&two, &address);
         assert!(both.iter().all(|count| *count > 0) && both.iter().sum::<usize>() == 100, "{both:?}");
         let mut four = Sockets::prepare(&two, &wanted(&address, 4)).expect("prepared");
-        assert_eq!(spread(&four, &address)[2..], [0, 0], "until the commit nothing reaches the new ones");
         four.commit();
+        assert_eq!(spread(&four, &address)[2..], [0, 0], "until they join nothing reaches the new ones");
+        let mut four = Sockets::prepare(&four, &wanted(&address, 4)).expect("prepared");
+        four.commit();
+        assert_eq!(spread(&four, &address)[2..], [0, 0], "in the next generation neither");
+        four.join_datagrams();
         let all = spread(&four, &address);
         assert!(all.iter().all(|count| *count > 0), "{all:?}");
         let mut three = Sockets::prepare(&four, &wanted(&address, 3)).expect("prepared");

@@ -104,6 +104,7 @@ impl Sockets {
             unbound: 0,
         });
         group.sockets.extend(sockets);
+        self.shared = true;
         Ok(())
     }
 

@@ -81,6 +81,7 @@ impl Master {
     /// The other master leaves, or is gone: this one's workers follow.
     pub(super) fn follow_datagrams(&mut self) {
         self.name_heirs();
+        self.generation.sockets.join_datagrams();
         let ports = self.generation.sockets.datagram_ports();
         self.upgrade.seats.retain(|seat| !seat.table.is_idle());
         self.upgrade.seats.iter().for_each(|seat| seat.table.set_followed(ports));
