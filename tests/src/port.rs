@@ -7,11 +7,14 @@
 
 use std::fmt;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
 
 const LOWEST: u32 = 10_000;
 
@@ -49,8 +52,7 @@ impl Port {
         let name = SocketAddr::from_abstract_name(format!("drover-test-port-{number}")).ok()?;
         let claim = UnixListener::bind_addr(&name).ok()?;
         // Something that knows nothing of these claims may listen there.
-        TcpListener::bind((Ipv4Addr::UNSPECIFIED, number)).ok()?;
-        Some(Port { number, _claim: claim })
+        is_free(number).then_some(Port { number, _claim: claim })
     }
 
     /// The number.
@@ -65,7 +67,7 @@ impl Port {
 
     /// True when nobody listens there.
     pub fn is_free(&self) -> bool {
-        TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.number)).is_ok()
+        is_free(self.number)
     }
 }
 
@@ -73,6 +75,15 @@ impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number.fmt(f)
     }
+}
+
+/// Whether nobody listens there. Nor does this: whatever another thread starts at this moment has a copy of all
+/// descriptors until it is executed, and must not keep the port.
+fn is_free(number: u16) -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).expect("a descriptor");
+    setsockopt(&socket, sockopt::ReuseAddr, &true).expect("an option that every socket has");
+    bind(socket.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, number)).is_ok()
 }
 
 fn lowest_outgoing_port() -> u32 {
@@ -87,7 +98,9 @@ fn lowest_outgoing_port() -> u32 {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::net::TcpListener;
     use std::thread;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn no_two_threads_get_the_same() {
@@ -117,5 +130,20 @@ mod tests {
         drop(port);
         assert!(Port::claim(number).is_none());
         drop(listener);
+    }
+
+    #[test]
+    fn what_looks_whether_a_port_is_free_does_not_keep_it() {
+        let (port, begun) = (Port::new(), Instant::now());
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while begun.elapsed() < Duration::from_millis(200) {
+                    port.is_free();
+                }
+            });
+            while !looking.is_finished() {
+                drop(TcpListener::bind(port.address()).expect("the port is ours"));
+            }
+        });
     }
 }

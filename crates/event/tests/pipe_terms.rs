@@ -122,7 +122,8 @@ fn half_a_connection_may_be_silent_for_less_long() {
 fn what_a_side_said_before_it_went_deaf_still_passes() {
     each_backend(|backend| {
         let mut passed = Passed::new(backend, || PipeTerms::new(LIMIT));
-        let answer = vec![b'a'; 100_000];
+        // Within the first window: what the kernel has not sent at a reset it throws away.
+        let answer = vec![b'a'; 40_000];
         passed.client.write_all(b"question").expect("sending");
         passed.server.read_exact(&mut [0; 4]).expect("half of the question");
         passed.server.write_all(&answer).expect("sending");
