@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory of one test's own. Anyone may enter it, so that workers without privileges can too.
@@ -59,6 +59,29 @@ impl Directory {
         fs::create_dir_all(folder)
             .unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
         fs::write(&path, contents).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        path
+    }
+
+    /// Copies a program into it, under a name relative to it.
+    ///
+    /// Another process does so: a program cannot be executed while somebody has it open for writing, and whatever another
+    /// thread starts meanwhile has a copy of all descriptors until it is executed itself.
+    ///
+    /// # Panics
+    ///
+    /// When that fails.
+    pub fn program(&self, name: &str, from: impl AsRef<Path>) -> PathBuf {
+        let path = self.join(name);
+        let status = Command::new("cp").arg(from.as_ref()).arg(&path).status().expect("cp is there");
+        assert!(status.success(), "cannot copy {} to {}", from.as_ref().display(), path.display());
+        path
+    }
+
+    /// Writes a program of the shell into it, in the same way.
+    pub fn script(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let written = self.write(&format!("{name}.text"), format!("#!/bin/sh\n{text}\n"));
+        let path = self.program(name, written);
+        self.set_mode(name, mode);
         path
     }
 

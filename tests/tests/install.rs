@@ -87,8 +87,8 @@ fn the_viewer_is_installed_with_drover_and_found_by_it() {
     let directory = Directory::new();
     let (built, prefix) = (directory.join("built"), directory.join("usr"));
     fs::create_dir(&built).expect("ours");
-    fs::copy(binary::drover(), built.join("drover")).expect("a copy");
-    fs::copy(binary::viewer(), built.join("drover-top")).expect("a copy");
+    directory.program("built/drover", binary::drover());
+    directory.program("built/drover-top", binary::viewer());
     let places = [
         format!("BINARY={}", built.join("drover").display()),
         format!("prefix={}", prefix.display()),

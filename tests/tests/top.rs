@@ -90,8 +90,7 @@ fn without_a_daemon_the_reason_is_said() {
 #[test]
 fn without_its_program_it_says_where_that_comes_from() {
     let directory = Directory::new();
-    let copy = directory.join("drover");
-    std::fs::copy(binary::drover(), &copy).expect("a copy");
+    let copy = directory.program("drover", binary::drover());
     let output = Command::new(&copy).arg("top").env("PATH", directory.path()).output().expect("it starts");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);

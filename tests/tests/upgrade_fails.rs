@@ -1,7 +1,6 @@
 //! A new executable that does not come to serve: the old master goes on as if nothing had been, and says why.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -21,9 +20,8 @@ struct Replaceable {
 impl Replaceable {
     fn start() -> Replaceable {
         let (directory, port) = (Directory::new(), Port::new());
-        let executable = directory.join("bin/drover");
         fs::create_dir(directory.join("bin")).expect("the directory is ours");
-        fs::copy(binary::drover(), &executable).expect("a copy");
+        let executable = directory.program("bin/drover", binary::drover());
         let config = Config::new(&directory, 2).process("upgrade_timeout = \"1s\"").answering(&port);
         let surroundings = Surroundings { executable: Some(executable.clone()), ..Surroundings::default() };
         let drover = Drover::try_start(&directory, &config, &surroundings).expect("it starts");
@@ -32,8 +30,7 @@ impl Replaceable {
 
     /// Puts a script in the place of the executable, as a package manager would: a new file under the name.
     fn replace(&self, script: &str, mode: u32) {
-        let new = self.directory.write("bin/drover.new", format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("ours");
+        let new = self.directory.script("bin/drover.new", script, mode);
         fs::rename(new, &self.executable).expect("ours");
     }
 
@@ -162,8 +159,7 @@ fn then_the_same_executable_in_a_new_file_takes_over() {
     let daemon = Replaceable::start();
     daemon.replace("exit 1", 0o755);
     daemon.fails(&["exited with code 1"]);
-    let new = daemon.directory.join("bin/drover.new");
-    fs::copy(binary::drover(), &new).expect("a copy");
+    let new = daemon.directory.program("bin/drover.new", binary::drover());
     fs::rename(new, &daemon.executable).expect("ours");
     let output = daemon.upgrade();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -109,8 +109,7 @@ fn a_stop_while_the_new_master_starts_waits_for_what_becomes_of_it() {
 #[test]
 fn upgrades_that_fail_leave_nothing_open() {
     let (directory, port) = (Directory::new(), Port::new());
-    let executable = directory.join("drover");
-    fs::copy(binary::drover(), &executable).expect("a copy");
+    let executable = directory.program("drover", binary::drover());
     let config = Config::new(&directory, 2).events("accept = \"reuseport\"").answering(&port);
     let surroundings = Surroundings { executable: Some(executable.clone()), ..Surroundings::default() };
     let drover = Drover::try_start(&directory, &config, &surroundings).expect("it starts");
@@ -120,14 +119,14 @@ fn upgrades_that_fail_leave_nothing_open() {
     for _ in 0..20 {
         assert!(!run("upgrade", drover.config()).status.success());
     }
-    fs::copy("/bin/false", &executable).expect("a copy");
+    directory.program("drover", "/bin/false");
     for _ in 0..20 {
         assert!(!run("upgrade", drover.config()).status.success());
     }
     assert_eq!(descriptors::open(master), before);
     assert_eq!(process::children(master).len(), 2);
     let _ = fs::remove_file(&executable);
-    fs::copy(binary::drover(), &executable).expect("a copy");
+    directory.program("drover", binary::drover());
     upgraded(&drover);
     assert_eq!(get(port.address(), "/").text(), "ok\n");
 }
