@@ -152,7 +152,7 @@ mod tests {
         assert!(alive(pid));
         assert_eq!(parent(pid), Some(Pid::this()));
         assert!(children(Pid::this()).contains(&pid));
-        assert_eq!(title(pid), "sleep 100");
+        crate::eventually("it has its title", || (title(pid) == "sleep 100").then_some(()));
         assert!(send(pid, Signal::SIGKILL));
         crate::eventually("the child ends", || (!alive(pid)).then_some(()));
         assert_eq!(state(pid), Some('Z'));

@@ -37,7 +37,7 @@ struct Options {
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
     /// Proxies to measure; ratios are to the first
-    #[arg(long, value_delimiter = ',', default_values = ["drover", "nginx", "haproxy"])]
+    #[arg(long, value_delimiter = ',', default_values = ["drover", "nginx", "nginx-16k", "haproxy"])]
     proxies: Vec<Kind>,
     /// Seconds of load a round and proxy
     #[arg(long, default_value_t = 3)]

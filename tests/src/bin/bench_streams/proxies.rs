@@ -1,4 +1,7 @@
-//! The proxies, each tuned for this and with one worker pinned to a core.
+//! The proxies, each tuned for this and with one worker pinned to a core; nginx once more with the buffer that it has
+//! where nobody tunes it.
+//!
+//! All do the same: the end of one direction is passed on and leaves the other open.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,6 +24,7 @@ const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 pub(crate) enum Kind {
     Drover,
     Nginx,
+    NginxUntuned,
     Haproxy,
 }
 
@@ -29,6 +33,7 @@ impl fmt::Display for Kind {
         f.pad(match self {
             Kind::Drover => "drover",
             Kind::Nginx => "nginx",
+            Kind::NginxUntuned => "nginx-16k",
             Kind::Haproxy => "haproxy",
         })
     }
@@ -41,8 +46,9 @@ impl FromStr for Kind {
         match name {
             "drover" => Ok(Kind::Drover),
             "nginx" => Ok(Kind::Nginx),
+            "nginx-16k" => Ok(Kind::NginxUntuned),
             "haproxy" => Ok(Kind::Haproxy),
-            _ => Err("one of drover, nginx, haproxy is expected".to_owned()),
+            _ => Err("one of drover, nginx, nginx-16k, haproxy is expected".to_owned()),
         }
     }
 }
@@ -72,7 +78,8 @@ impl Proxy {
         let (directory, connections, datagrams) = (Directory::new(), Port::new(), Port::new());
         let (running, version) = match kind {
             Kind::Drover => drover(&directory, &connections, &datagrams, servers)?,
-            Kind::Nginx => nginx(&directory, &connections, &datagrams, servers)?,
+            Kind::Nginx => nginx(&directory, &connections, &datagrams, servers, "64k")?,
+            Kind::NginxUntuned => nginx(&directory, &connections, &datagrams, servers, "16k")?,
             Kind::Haproxy => haproxy(&directory, &connections, servers)?,
         };
         let begun = Instant::now();
@@ -84,7 +91,7 @@ impl Proxy {
         }
         let worker = match (&running, kind) {
             (Running::Drover(drover), _) => drover.worker(),
-            (Running::Other(nginx), Kind::Nginx) => {
+            (Running::Other(nginx), Kind::Nginx | Kind::NginxUntuned) => {
                 eventually("nginx has a worker", || process::children(nginx.pid()).pop())
             }
             // It is one process.
@@ -130,6 +137,7 @@ fn nginx(
     connections: &Port,
     datagrams: &Port,
     servers: &Servers,
+    buffer: &str,
 ) -> Result<(Running, String), String> {
     let nginx = packages::tool("nginx", "nginx")?;
     packages::file(Path::new(NGINX_STREAM), "libnginx-mod-stream")?;
@@ -144,7 +152,8 @@ error_log {place}/nginx.errors crit;
 worker_rlimit_nofile 20000;
 events {{ worker_connections 12000; use epoll; accept_mutex off; multi_accept off; }}
 stream {{
-    proxy_buffer_size 64k;
+    proxy_buffer_size {buffer};
+    proxy_half_close on;
     server {{ listen {} backlog=4096; proxy_pass {}; }}
     server {{ listen {} udp; proxy_pass {}; }}
 }}

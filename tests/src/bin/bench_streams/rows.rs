@@ -30,9 +30,13 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// haproxy passes no datagrams on.
+    /// haproxy passes no datagrams on, and nginx's buffer counts where there is much to buffer.
     pub(crate) fn suits(&self, kind: Kind) -> bool {
-        self.traffic != Traffic::Datagrams || kind != Kind::Haproxy
+        match kind {
+            Kind::Drover | Kind::Nginx => true,
+            Kind::NginxUntuned => self.traffic == Traffic::Bulk,
+            Kind::Haproxy => self.traffic != Traffic::Datagrams,
+        }
     }
 }
 
