@@ -8,7 +8,7 @@
 //! A flow receives only after it has sent everything it holds, so a slow receiver holds up its sender
 //! and costs at most one scratch buffer, or one kernel pipe.
 //!
-//! [`carry`](crate::carry) is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
+//! [`carry`](crate::carry()) is one flow of a bounded number of bytes; [`pipe`](crate::pipe) is two of them.
 
 use std::io;
 use std::pin::Pin;
@@ -51,7 +51,7 @@ pub enum Carrying {
     Copy,
 }
 
-/// What [`carry`](crate::carry) carries.
+/// What [`carry`](crate::carry()) carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How many bytes; `u64::MAX` for all until the sender's end.
