@@ -19,6 +19,9 @@ pub(crate) fn heading(proxies: &[Proxy], options: &Options) {
          counted",
         options.rounds, options.seconds
     );
+    // One that paces makes a timer for each burst most of what a single stream costs, in every proxy.
+    let congestion = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    println!("congestion control of this system: {}", congestion.as_deref().unwrap_or("unknown").trim());
 }
 
 pub(crate) fn row(row: &Row, figures: &[(Kind, Figures)]) {
