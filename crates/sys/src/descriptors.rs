@@ -83,6 +83,7 @@ mod tests {
     use std::os::fd::{AsFd, IntoRawFd};
 
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use nix::unistd::pipe;
 
@@ -117,6 +118,10 @@ mod tests {
         let (length, received) = receive(right.as_fd(), &mut buffer).expect("received");
         assert_eq!((&buffer[..length], received.len()), (&b"none"[..], 0));
         drop(left);
+        // A child of another test may have a copy for a moment.
+        let ended =
+            poll(&mut [PollFd::new(right.as_fd(), PollFlags::POLLIN)], PollTimeout::MAX).expect("poll");
+        assert_eq!(ended, 1);
         assert_eq!(receive(right.as_fd(), &mut buffer).expect("the end").0, 0);
     }
 
