@@ -48,13 +48,12 @@ impl Leaving {
 }
 
 impl Master {
-    /// Lets go of a generation whose workers have been asked to drain, as soon as nothing is queued on the sockets in
-    /// `queues`, which nobody goes on with. Workers of the numbers in `missing` are started for that.
-    pub(super) fn let_go(&mut self, generation: &Generation, queues: Sockets, missing: Vec<u32>) {
-        if queues.is_empty() {
-            return self.free_seats(generation);
+    /// Lets go of a generation whose workers have been asked to drain, as soon as nothing is queued on its sockets, which
+    /// are those that nobody goes on with. Workers of the numbers in `missing` are started for that.
+    pub(super) fn let_go(&mut self, generation: Generation, missing: Vec<u32>) {
+        if generation.sockets.is_empty() {
+            return self.free_seats(&generation);
         }
-        let generation = generation.with_sockets(queues);
         let timeout = generation.config.process.shutdown_timeout;
         let replacements = REPLACEMENTS_EACH * generation.workers;
         self.leaving.push(Leaving { generation, timeout, due: missing, replacements });
@@ -64,9 +63,9 @@ impl Master {
     /// with, is accepted first.
     pub(super) fn empty_queues(&mut self, queues: Sockets) {
         if !queues.is_empty() {
-            let generation = self.generation.with_sockets(Sockets::default());
+            let generation = self.generation.with_sockets(queues);
             let missing = self.missing(&generation);
-            self.let_go(&generation, queues, missing);
+            self.let_go(generation, missing);
         }
     }
 

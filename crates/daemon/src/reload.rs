@@ -218,8 +218,8 @@ impl Master {
         self.show_listeners(closing.into_iter().flat_map(|before| before.closing(&self.generation.sockets)));
         // Another master goes on with what this one leaves.
         let shared = self.upgrade.shares_sockets();
-        let queues = if shared { Sockets::default() } else { before.sockets.leave(&self.generation.sockets) };
-        before.sockets = Sockets::default();
+        before.sockets =
+            if shared { Sockets::default() } else { before.sockets.leave(&self.generation.sockets) };
         let number = self.generation.number;
         let followed = self.generation.sockets.datagram_ports();
         for process in self.workers.iter_mut().filter(|process| process.generation < number) {
@@ -229,8 +229,8 @@ impl Master {
             process.drain(timeout);
         }
         self.name_heirs();
-        let missing = self.missing(&before);
-        self.let_go(&before, queues, missing);
+        let (first, missing) = (before.number == 0, self.missing(&before));
+        self.let_go(before, missing);
         if surplus && !self.upgrade.keeps_surplus() {
             self.release_surplus();
         }
@@ -243,7 +243,7 @@ impl Master {
         self.board.set_state(MasterState::Serving);
         let summary = format!("generation {number} serves: {}", self.generation.summary());
         info!("{summary}");
-        if before.number == 0 {
+        if first {
             self.announce();
             self.ask_for_names();
         } else {
@@ -313,8 +313,8 @@ impl Master {
             process.drain(timeout);
         }
         let mut candidate = *candidate;
-        let queues = std::mem::take(&mut candidate.sockets).abandon();
-        self.let_go(&candidate, queues, Vec::new());
+        candidate.sockets = candidate.sockets.abandon();
+        self.let_go(candidate, Vec::new());
         if self.generation.sockets.has_surplus() && !self.upgrade.keeps_surplus() {
             self.release_surplus();
         }

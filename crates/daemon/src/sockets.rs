@@ -113,7 +113,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// The sockets of one address, in the order in which they began to listen.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     sockets: Vec<Rc<OwnedFd>>,
     /// Sockets of the generation before that this one does not need, to be drained.
@@ -229,29 +229,31 @@ impl Sockets {
     /// asked to leave: what comes later is refused by the kernel, or goes to an address that takes over, rather
     /// than into a queue that is about to be closed. Returns the sockets whose queues are to be emptied first.
     pub(crate) fn leave(&self, after: &Sockets) -> Sockets {
-        self.leave_where(|address| !after.groups.contains_key(address))
+        self.leave_where(|address, _| !after.groups.contains_key(address))
     }
 
     /// The same for all addresses.
     pub(crate) fn leave_all(&self) -> Sockets {
-        self.leave_where(|_| true)
+        self.leave_where(|_, _| true)
     }
 
-    fn leave_where(&self, gone: impl Fn(&Address) -> bool) -> Sockets {
+    fn leave_where(&self, gone: impl Fn(&Address, &Group) -> bool) -> Sockets {
+        let mut left = Sockets::default();
         // What systemd has passed it will pass again, to be used then. Nothing queues where datagrams come.
         let ours = self.groups.iter().filter(|(address, group)| !address.udp && !group.passed);
-        let left = || ours.clone().filter(|(address, _)| gone(address));
-        for (address, group) in left().filter(|(address, _)| address.port().is_some()) {
-            for socket in group.members() {
+        for (address, group) in ours.filter(|(address, group)| gone(address, group)) {
+            let steered = group.members().filter(|_| address.port().is_some());
+            for socket in steered {
                 // So that the address can be listened on again, however long workers take to leave it.
                 let shared = setsockopt(socket, sockopt::ReusePort, &true).map_err(io::Error::from);
                 if let Err(error) = shared.and_then(|()| listen::steer_away(socket.as_fd())) {
                     warn!("cannot steer connections away from {address}: {error}");
                 }
             }
+            // The file of a unix socket is not for those who empty its queue.
+            left.groups.insert(address.clone(), Group { path: None, ..group.clone() });
         }
-        let queues = left().map(|(address, group)| (address.clone(), group.queues()));
-        Sockets { groups: queues.collect(), ..Sockets::default() }
+        left
     }
 
     /// Whether there are none.
@@ -295,13 +297,7 @@ impl Sockets {
     /// Takes [`Sockets::prepare`] back: what was there is as before, what was new closes. Sockets of new addresses, where
     /// somebody may have connected meanwhile, are steered away from and returned.
     pub(crate) fn abandon(self) -> Sockets {
-        let held: BTreeSet<Address> = self
-            .groups
-            .iter()
-            .filter(|(_, group)| group.before.is_some())
-            .map(|(address, _)| address.clone())
-            .collect();
-        let queues = self.leave_where(|address| !held.contains(address));
+        let queues = self.leave_where(|_, group| group.before.is_none());
         self.groups.into_values().for_each(Group::abandon);
         queues
     }
@@ -355,20 +351,6 @@ impl Group {
         } else {
             end_steering(first)
         };
-    }
-
-    /// The same sockets, for those who empty their queues: the file that names one is not theirs.
-    fn queues(&self) -> Group {
-        Group {
-            sockets: self.sockets.clone(),
-            surplus: self.surplus.clone(),
-            taken_over: self.taken_over.clone(),
-            wanted: self.wanted,
-            before: None,
-            passed: false,
-            path: None,
-            unbound: 0,
-        }
     }
 
     /// Whether the kernel was told which of the sockets to use: to leave out new ones, or a surplus of before.

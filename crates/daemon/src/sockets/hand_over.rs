@@ -173,7 +173,7 @@ impl Sockets {
     /// Steers new connections away from the addresses that another master does not listen on, before whoever
     /// accepts there is asked to leave: as [`Sockets::leave`].
     pub(crate) fn leave_to(&self, others: &Holdings) -> Sockets {
-        self.leave_where(|address| !others.contains_key(&name_of(address)))
+        self.leave_where(|address, _| !others.contains_key(&name_of(address)))
     }
 
     /// Does for addresses that this master takes over what was left undone while another one listened on them.
